@@ -196,8 +196,7 @@ def documented(model: Any, y: Array, s: Array) -> Documented:
             raise UnknownError
         return Documented(kinds[power, link], s / N, 0.0, alpha, y, free)
     if name.startswith("SGD"):
-        kinds = {"squared_error": "squares"} if name == "SGDRegressor" else {}
-        kinds |= {"log_loss": "logistic", "squared_hinge": "squared hinge"}
+        kinds = {"squared_error": "squares", "log_loss": "logistic", "squared_hinge": "squared hinge"}
         if model.loss not in kinds:
             raise UnknownError
         ratio = {"l1": 1.0, "l2": 0.0, "elasticnet": model.l1_ratio, None: 0.0}[model.penalty]

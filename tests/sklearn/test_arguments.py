@@ -21,7 +21,7 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.utils import all_estimators
 
 import suffice
-from suffice.sklearn import ElasticNetGLM, SufficeSearchCV, adapters, objectives
+from suffice.sklearn import ElasticNetGLM, SufficeSearchCV, adapters
 from suffice.sklearn.adapters import EVERYWHERE, READ, TAKEN, misunderstood, name_of
 
 FEW = suffice.Options(max_evaluations=5, final_radius=1e-2)
@@ -32,7 +32,7 @@ TWO = (REAL > 0.0).astype(int)
 WEIGHT = RNG.uniform(0.1, 1.0, 60) * np.where(TWO == 1, 5.0, 1.0)
 
 HERE = {name_of(kind): kind for kind in (*(kind for _, kind in all_estimators()), ElasticNetGLM)}
-ELSEWHERE = {"skglm": "skglm", "celer": "celer", "glum": "glum", "sksurv": "sksurv.linear_model"}
+ELSEWHERE = {"skglm": "skglm", "celer": "celer", "glum": "glum"}
 
 
 def class_of(name):
@@ -52,7 +52,7 @@ def test_every_argument_of_the_constructor_has_been_read(name):
 
 def test_every_estimator_that_is_certified_or_tuned_has_its_arguments_read():
     tuned = {name_of(kind) for kind in adapters._ADAPTERS if kind.__module__.startswith(("sklearn.", "suffice."))}
-    foreign = {name for name in objectives._READERS if name.startswith(("sklearn.", "suffice.", *ELSEWHERE))}
+    foreign = {name for name in adapters._READERS if name.startswith(("sklearn.", "suffice.", *ELSEWHERE))}
     assert tuned | foreign | set(adapters._BY_NAME) <= set(READ)
     assert set(TAKEN) <= set(READ)
 

@@ -40,8 +40,8 @@ from sklearn.svm import SVC, LinearSVC
 
 import suffice
 from suffice.models.margin_losses import SQUARED
-from suffice.sklearn import CannotTellError, Objective, SufficeSearchCV, objectives, register_objective
-from suffice.sklearn.objectives import objective_of
+from suffice.sklearn import CannotTellError, Objective, SufficeSearchCV, adapters, register_objective
+from suffice.sklearn.adapters import objective_of
 from tests.reference_exact import truth
 
 LONG = np.longdouble
@@ -384,7 +384,7 @@ def test_a_model_of_ones_own(monkeypatch):
             raise CannotTellError("it was not fitted")
         return Objective(SQUARED, 1e3, 0.0, model.coef_, model.offset_, np.asarray(y), weights)
 
-    monkeypatch.setattr(objectives, "_READERS", dict(objectives._READERS))
+    monkeypatch.setattr(adapters, "_READERS", dict(adapters._READERS))
     register_objective(Mean, read)
     report = suffice.certify(Mean().fit(X, REAL), X, REAL)
     assert report.radius == 0.0 and report.relative == 0.0 and report.intercept_error < 1e-12

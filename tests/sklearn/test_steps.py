@@ -20,7 +20,7 @@ from sklearn.preprocessing import (
 )
 
 import suffice
-from suffice.sklearn import objectives, register_objective
+from suffice.sklearn import adapters, register_objective
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 4))
@@ -74,8 +74,8 @@ class NoMixin(BaseEstimator):  # type: ignore[misc]
 @pytest.fixture
 def certified(monkeypatch):
     """The report of a pipeline, and that of its last step with the rows that it was truly fitted to."""
-    monkeypatch.setattr(objectives, "_READERS", dict(objectives._READERS))
-    register_objective(Remembering, objectives._READERS["sklearn.Ridge"])
+    monkeypatch.setattr(adapters, "_READERS", dict(adapters._READERS))
+    register_objective(Remembering, adapters._READERS["sklearn.Ridge"])
 
     def reports(steps, rows):
         model = make_pipeline(*steps, Remembering(1e-3)).fit(rows, Y)

@@ -1,8 +1,8 @@
 """The front end for scikit-learn: `SufficeSearchCV` tunes the penalties of linear estimators, and the strength and the
 kernel of kernel machines, by cross-validation; `ElasticNetGLM` is an estimator that fits to a proven accuracy.
 
-    estimators, table, foreign, glm    what is known of estimators: one row each, read in both directions
-    adapters, objectives, certify      from penalties to an estimator's words, and back: tuning and certifying
+    adapters, estimators, table, glm   what is known of estimators: one row each, from penalties to words and back
+    certify                            how far a fitted estimator is from what it minimises
     folds, _structure, splits, _target rows, weights of them and a model as a lower-level problem
     _rows                              rows that stay where they are: in blocks, on a cluster
     penalties, _words, scores          what is searched, in whose words, and which score is optimised
@@ -14,11 +14,17 @@ kernel of kernel machines, by cross-validation; `ElasticNetGLM` is an estimator 
     report, _report_course, _report_data, _report_schema, _answer, _page, measures    what people read of it
 """
 
-from suffice.sklearn import foreign, kernel_adapters, table  # noqa: F401 (make estimators known)
+from suffice.sklearn import kernel_adapters, table  # noqa: F401 (make estimators known)
 from suffice.sklearn._search import SufficeSearchCV
-from suffice.sklearn.adapters import Adapter, Fold, register_adapter
+from suffice.sklearn.adapters import (
+    Adapter,
+    CannotTellError,
+    Fold,
+    Objective,
+    register_adapter,
+    register_objective,
+)
 from suffice.sklearn.glm import ElasticNetGLM
-from suffice.sklearn.objectives import CannotTellError, Objective, register_objective
 
 __all__ = [
     "Adapter",

@@ -85,7 +85,6 @@ class Structure:
     positive: Any = None
     groups: Sequence[Any] | None = None
     share: float = 1.0
-    of_groups: Any = None  # weights of the groups' norms, in place of roots of their sizes
 
     @property
     def plain(self) -> bool:
@@ -95,9 +94,7 @@ class Structure:
         """g of these l1, one for all features or one each."""
         l1 = np.broadcast_to(np.asarray(l1, dtype=np.float64), size)
         if self.groups is not None:
-            roots = [math.sqrt(len(group)) for group in self.groups] if self.of_groups is None else self.of_groups
-            means = [float(np.mean(l1[np.asarray(group)])) for group in self.groups]
-            sizes = [float(root) * mean for root, mean in zip(roots, means, strict=True)]
+            sizes = [math.sqrt(len(group)) * float(np.mean(l1[np.asarray(group)])) for group in self.groups]
             inside = np.zeros(size, dtype=bool)
             for group in self.groups:
                 inside[np.asarray(group)] = True

@@ -1,14 +1,16 @@
-r"""What a search has to know about an estimator: its objective in our units, and our penalties in its words.
+r"""What a search and a certificate have to know about an estimator: its objective in our units, in both directions.
 
-`register_adapter(EstimatorClass, adapter)` makes an estimator of your own known; see `Adapter` for what it has to
-offer, and `Hooks` for what it may. The estimators of scikit-learn and of other packages are rows of one table
-(`suffice.sklearn.table`).
+`register_adapter(EstimatorClass, adapter)` makes an estimator of your own known to searches, `register_objective(
+EstimatorClass, reader)` its fits to `suffice.certify`. The estimators of scikit-learn and of other packages are rows of
+one table (`suffice.sklearn.table`), adapters and readers at once. What a reader does not know for certain it refuses,
+by `CannotTellError`.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +18,8 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 
 from suffice.arrays import Array
 from suffice.losses import Loss
+from suffice.models.margin_losses import MarginLoss
+from suffice.sklearn.folds import Concomitant, Intercept, LinearFold, Softmax
 from suffice.solvers.problem import Composite
 from suffice.solvers.solution import Solution
 
@@ -51,54 +55,42 @@ class Fold(Protocol):
         ...
 
 
-class Adapter(Protocol):
-    """How to tune one class of estimators."""
+class Adapter:
+    """How to tune one class of estimators: derive from it. The first seven methods have to be given, the others say
+    what is so where nothing else is said. Rows of X that folds share are `suffice.rows.given.Shared`."""
 
-    @property
-    def scorings(self) -> tuple[str, ...]:
-        """The smooth scores on offer; the first one stands in for any other."""
-        ...
-
-    def ratio(self, estimator: Any) -> float:
-        """The share of l1 in l1 + l2 that the estimator as it is asks for."""
-        ...
-
-    def check(self, estimator: Any, names: tuple[str, ...]) -> None:
-        """Raise ValueError if the estimator cannot be fitted with these penalties."""
-        ...
-
-    def targets(self, estimator: Any, y: Any, classes: Any) -> Array:
-        """y as the fold's loss takes it."""
-        ...
-
-    def weights(self, estimator: Any, y: Any, sample_weight: Array, classes: Any) -> Array:
-        """The weights s that a fit would give to samples."""
-        ...
-
-    def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Fold:
-        """The lower-level problem of these training rows."""
-        ...
-
-    def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
-        """The penalties in the estimator's words, for a fit whose weights sum to `total`."""
-        ...
-
-    def fitted(self, estimator: Any, coef: Any, intercept: Any, classes: Any) -> Any:
-        """The estimator with these coefficients, as if it had been fitted.
-
-        An adapter may have any of the methods of `Hooks` as well: `finish(estimator, fold, solution)` adds to the final
-        model what else a fit would leave there, such as `n_iter_`; `solution` is that of `fold.at(...)`.
-        """
-        ...
-
-
-class Hooks:
-    """What an adapter may say besides, and what is so where it does not. Rows of X that are shared are
-    `suffice.rows.given.Shared`."""
-
+    scorings: tuple[str, ...] = ()  # the smooth scores on offer; the first one stands in for any other
     many = False  # whether more than two classes will do
     several = False  # whether several targets will do
     by_penalties = True  # whether l1 and l2 are searched, or what `space` says
+
+    def ratio(self, estimator: Any) -> float:
+        """The share of l1 in l1 + l2 that the estimator as it is asks for."""
+        raise NotImplementedError
+
+    def check(self, estimator: Any, names: tuple[str, ...]) -> None:
+        """Raise ValueError if the estimator cannot be fitted with these penalties."""
+        raise NotImplementedError
+
+    def targets(self, estimator: Any, y: Any, classes: Any) -> Array:
+        """y as the fold's loss takes it."""
+        raise NotImplementedError
+
+    def weights(self, estimator: Any, y: Any, sample_weight: Array, classes: Any) -> Array:
+        """The weights s that a fit would give to samples."""
+        raise NotImplementedError
+
+    def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Fold:
+        """The lower-level problem of these training rows."""
+        raise NotImplementedError
+
+    def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
+        """The penalties in the estimator's words, for a fit whose weights sum to `total`."""
+        raise NotImplementedError
+
+    def fitted(self, estimator: Any, coef: Any, intercept: Any, classes: Any) -> Any:
+        """The estimator with these coefficients, as if it had been fitted."""
+        raise NotImplementedError
 
     def of(self, estimator: Any) -> Any:
         """The adapter of this very estimator."""
@@ -117,7 +109,7 @@ class Hooks:
         return self.shares_rows(estimator)
 
     def finish(self, estimator: Any, fold: Any, solution: Solution) -> None:
-        """Add to the final model what else a fit would leave there."""
+        """Add to the final model what else a fit would leave there, such as `n_iter_`."""
 
     # Of models without l1 and l2
 
@@ -134,26 +126,67 @@ class Hooks:
         raise NotImplementedError
 
 
-class Completed(Hooks):
-    """An adapter of one's own, with the defaults of what it does not say."""
+class CannotTellError(Exception):
+    """Nothing can be said about a fitted estimator; the message says why."""
 
-    def __init__(self, own: Adapter) -> None:
-        self.own = own
-        vars(self).update({name: getattr(own, name) for name in vars(Hooks) if name[0] != "_" and hasattr(own, name)})
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.own, name)
+def refuse(condition: Any, reason: str) -> None:
+    """Raise `CannotTellError` where the condition holds."""
+    if condition:
+        raise CannotTellError(reason)
 
+
+SQUARES = ("neg_mean_squared_error", "r2")
+SCORES_OF = {
+    "Squared": SQUARES,
+    "Huber": SQUARES,
+    "Concomitant": SQUARES,
+    "Logistic": ("neg_log_loss", "neg_brier_score"),
+    "SquaredHinge": ("neg_squared_hinge",),
+    "Poisson": ("neg_mean_poisson_deviance",),
+    "Gamma": ("neg_mean_gamma_deviance",),
+    "Hazards": ("neg_partial_likelihood",),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """What a fitted linear model minimises, and the coefficients that it has found:
+
+        sum_i a_i psi(x_i . w + b, y_i) + 1/2 sum_j l2_j w_j^2 + sum_j l1_j |w_j|,     a_i = s_i / sum of s.
+
+    `psi` is the loss of a margin (`suffice.terms.MarginLoss`), or None for the multinomial one; `l1` and `l2` are one
+    for all weights or one each. `targets` are y as psi takes it (-1 and 1, or numbers of classes), `weights` the s_i,
+    sample weights times class weights. The intercept is "free", "none", or a penalised "column" of `scaling`.
+    """
+
+    psi: MarginLoss | Concomitant | None
+    l1: float | Array
+    l2: float | Array
+    coef: Array
+    intercept: Any
+    targets: Array
+    weights: Array
+    kind: Intercept = "free"
+    scaling: float = 1.0
+
+    @property
+    def scoring(self) -> str:
+        """The score that it is about."""
+        return SCORES_OF["Logistic" if self.psi is None else type(self.psi).__name__][0]
+
+    def fold(self, X: Any) -> LinearFold:
+        """The problem on these rows, to the last bit."""
+        psi = Softmax(len(self.coef)) if self.psi is None else self.psi
+        return LinearFold(X, self.targets, psi, self.weights, self.kind, self.scaling, centre=False)
+
+
+Reader = Callable[[Any, Any, Array], Objective]
 
 _ADAPTERS: dict[type, Any] = {}
 _BY_NAME: dict[str, Any] = {}  # of packages that need not be there: "package.Class"
+_READERS: dict[str, Reader] = {}
 WITH_DERIVED = ("sklearn", "suffice")  # packages whose classes stand for those derived from them as well
-
-
-def name_of(kind: type) -> str:
-    """Package and class, whatever modules of the package it has come through."""
-    return f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}"
-
 
 # The arguments of constructors that have been read here. For each class, those on which the minimiser depends (rows of
 # the table deal with all their values, or refuse them), then those that decide how it is found or reported. An argument
@@ -165,15 +198,45 @@ READ: dict[str, tuple[str, str]] = {}
 TAKEN: dict[str, dict[str, tuple[Any, ...]]] = {}
 
 
-def register_adapter(estimator_class: type, adapter: Adapter) -> None:
-    """Make estimators of this class, and of classes derived from it that have no adapter of their own, known."""
+def name_of(kind: type) -> str:
+    """Package and class, whatever modules of the package it has come through."""
+    return f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}"
+
+
+def _check_class(estimator_class: Any) -> None:
     if not isinstance(estimator_class, type):
         raise TypeError(f"estimator_class must be a class, got {estimator_class!r}")
-    needed = ("ratio", "check", "targets", "weights", "fold", "params", "fitted")
-    missing = [name for name in needed if not callable(getattr(adapter, name, None))]
-    if missing or not getattr(adapter, "scorings", ()):
-        raise TypeError(f"adapter must offer {', '.join(missing or ['scorings'])}, {adapter!r} does not")
-    _ADAPTERS[estimator_class] = adapter if isinstance(adapter, Hooks) else Completed(adapter)
+
+
+def register_adapter(estimator_class: type, adapter: Adapter) -> None:
+    """Make estimators of this class, and of classes derived from it that have no adapter of their own, known."""
+    _check_class(estimator_class)
+    if not isinstance(adapter, Adapter):
+        raise TypeError(f"adapter must be derived from suffice.sklearn.Adapter, got {adapter!r}")
+    _ADAPTERS[estimator_class] = adapter
+
+
+def register_objective(estimator_class: type, reader: Reader) -> None:
+    """Make fitted estimators of this class known to `suffice.certify`. `reader(estimator, y, sample_weight)` returns
+    the `Objective` that the estimator has minimised, or raises `CannotTellError`. Classes derived from it are not
+    meant: they may have another objective, as MultiTaskLasso, which is derived from Lasso, has."""
+    _check_class(estimator_class)
+    if not callable(reader):
+        raise TypeError(f"reader must be callable, got {reader!r}")
+    _READERS[name_of(estimator_class)] = reader
+
+
+def objective_of(estimator: Any, y: Any, sample_weight: Array) -> Objective:
+    """What this fitted estimator has minimised; `CannotTellError` if that is not known."""
+    name = name_of(type(estimator))
+    refuse(name not in _READERS, f"the objective of {name} is not known (register_objective makes it so)")
+    strange = misunderstood(estimator)
+    refuse(strange is not None, str(strange))
+    fit = getattr(type(estimator), "fit", None)
+    unweighted = name in READ and fit is not None and "sample_weight" not in inspect.signature(fit).parameters
+    reason = f"{name} was fitted without sample_weight, which its fit does not take: leave it out"
+    refuse(unweighted and np.any(sample_weight != 1.0), reason)
+    return _READERS[name](estimator, y, sample_weight)
 
 
 def find_adapter(estimator: Any) -> Any:
@@ -183,44 +246,45 @@ def find_adapter(estimator: Any) -> Any:
         name = name_of(kind)
         if kind in _ADAPTERS:
             return _ADAPTERS[kind].of(estimator)
-        if kind is own and name == f"sklearn.{kind.__name__}" and kind.__name__ in NEAREST:
+        if kind is own and name == f"sklearn.{kind.__name__}" and _nearest(kind.__name__):
             break  # LogisticRegressionCV is derived from what it tunes
         if name in _BY_NAME and (kind is own or name.startswith(WITH_DERIVED)):
             return _BY_NAME[name].of(estimator)
     raise TypeError(_unknown(estimator))
 
 
-# What people come with, and what does the same.
+# What people come with, and what does the same; ...CV stands for what it tunes.
 NEAREST = {
-    "LogisticRegressionCV": "LogisticRegression, which is what it tunes",
-    "RidgeCV": "Ridge, which is what it tunes",
-    "LassoCV": "Lasso, which is what it tunes",
-    "ElasticNetCV": "ElasticNet, which is what it tunes",
     "LassoLars": "Lasso, the same model",
-    "LassoLarsCV": "Lasso, the same model",
     "LinearRegression": "Ridge, which has a penalty to tune",
-    "RidgeClassifierCV": "RidgeClassifier, which is what it tunes",
     "Perceptron": "LinearSVC",
     "NuSVC": "SVC, the same model with C in place of nu",
     "LinearSVR": "SVR(kernel='linear') or HuberRegressor",
     "NuSVR": "SVR, the same model with epsilon in place of nu",
     "GaussianProcessRegressor": "KernelRidge, which has the same mean",
-    "MultiTaskLassoCV": "MultiTaskLasso, which is what it tunes",
-    "MultiTaskElasticNetCV": "MultiTaskElasticNet, which is what it tunes",
     "BayesianRidge": "Ridge",
     "ARDRegression": "Ridge with groups_of_features",
     "TheilSenRegressor": "HuberRegressor",
     "RANSACRegressor": "HuberRegressor",
     "LassoLarsIC": "Lasso",
     "OrthogonalMatchingPursuit": "Lasso",
-    "GeneralizedLinearRegressorCV": "GeneralizedLinearRegressor, which is what it tunes",
-    "GeneralizedLinearEstimator": "suffice.sklearn.ElasticNetGLM, which has families and penalties",
-    "CoxEstimator": "suffice.sklearn.ElasticNetGLM(family='cox')",
-    "IPCRidge": "suffice.sklearn.ElasticNetGLM(family='cox')",
-    "MCPRegression": "Lasso: the penalty of MCPRegression is not convex",
-    "CoxPHFitter": "suffice.sklearn.ElasticNetGLM(family='cox')",
+    "WeightedLasso": "suffice.sklearn.ElasticNetGLM(penalty_factors=...)",
+    "GroupLasso": "suffice.sklearn.ElasticNetGLM(groups=...)",
     "GroupElasticNet": "suffice.sklearn.ElasticNetGLM(groups=...)",
+    "GeneralizedLinearRegressor": "suffice.sklearn.ElasticNetGLM, which has families and penalties",
+    "GeneralizedLinearEstimator": "suffice.sklearn.ElasticNetGLM, which has families and penalties",
+    "MCPRegression": "Lasso: the penalty of MCPRegression is not convex",
+    **dict.fromkeys(
+        ("CoxEstimator", "CoxPHFitter", "CoxPHSurvivalAnalysis", "CoxnetSurvivalAnalysis", "IPCRidge"),
+        "suffice.sklearn.ElasticNetGLM(family='cox')",
+    ),
 }
+
+
+def _nearest(name: str) -> str:
+    plain = name.removesuffix("CV")
+    tuned = plain != name and any(known.endswith(f".{plain}") for known in _BY_NAME)
+    return f"{plain}, which is what it tunes" if tuned else NEAREST.get(name) or NEAREST.get(plain, "")
 
 
 def _unknown(estimator: Any) -> str:
@@ -232,7 +296,7 @@ def _unknown(estimator: Any) -> str:
     wanted = ClassifierMixin if classifies else RegressorMixin
     known = [one.short for one in _BY_NAME.values() if one.name.startswith("sklearn.") and one.classifies == classifies]
     known += [kind.__name__ for kind in _ADAPTERS if issubclass(kind, wanted)]
-    use = f"use {NEAREST[name]}. " if name in NEAREST else ""
+    use = f"use {_nearest(name)}. " if _nearest(name) else ""
     tunes = f"SufficeSearchCV tunes {', '.join(known)}, and what register_adapter has made known"
     return f"no adapter for {name}: {use}{tunes}"
 
@@ -254,18 +318,9 @@ def misunderstood(estimator: Any) -> str | None:
                 f"{here} is new here, and may change what is minimised: use {name}={parameter.default!r}, its default"
             )
         if taken is not None and not any(_same(value, one) for one in taken):
-            return f"{here} changes what is minimised, and there is no proof for that: use {name}={_or(taken)}"
+            use = " or ".join(map(repr, taken))
+            return f"{here} changes what is minimised, and there is no proof for that: use {name}={use}"
     return None
-
-
-def takes_weights(estimator: Any) -> bool:
-    """Whether its fit takes weights of samples, as far as its class tells."""
-    fit = getattr(type(estimator), "fit", None)
-    return fit is None or "sample_weight" in inspect.signature(fit).parameters
-
-
-def _or(values: tuple[Any, ...]) -> str:
-    return " or ".join(map(repr, values))
 
 
 def _same(value: Any, other: Any) -> bool:

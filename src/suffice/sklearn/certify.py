@@ -1,4 +1,4 @@
-r"""How far a fitted linear model is from the exact minimiser of its own objective (`suffice.sklearn.objectives`).
+r"""How far a fitted linear model is from the exact minimiser of its own objective (`suffice.sklearn.adapters`).
 
 With c the coefficients at hand, c* those of our own solver started there, and c_hat the exact ones,
 
@@ -52,9 +52,8 @@ from suffice.rows.gram import same_bits
 from suffice.rows.rounding import gamma
 from suffice.sklearn._final_fit import OFF, solved
 from suffice.sklearn._target import transformed, transforms_target
-from suffice.sklearn.adapters import name_of
+from suffice.sklearn.adapters import CannotTellError, Objective, name_of, objective_of, refuse
 from suffice.sklearn.folds import LinearFold, Softmax
-from suffice.sklearn.objectives import CannotTellError, Objective, objective_of, refuse
 from suffice.sklearn.scores import SCORES
 from suffice.solvers.certificate import Certificate, certify
 from suffice.solvers.problem import Composite

@@ -5,7 +5,7 @@ s_i that a fit sees (sample weights times class weights). An estimator says s = 
 
     alpha = s   (its loss is the mean over samples),     alpha = N s,     C = 1/(N s)   (its loss is the sum),
 
-and the share r of l1 in it by l1_ratio, by its penalty, or by its name. From penalties to words: a search tunes l1 and
+and the share of l1 in it by l1_ratio, by its penalty, or by its name. From penalties to words: a search tunes l1 and
 l2, since C and the alpha of a sum depend on the number of samples, of which folds have fewer than all data; `params`
 says them with the N of the final fit, and `fold` is the problem of training rows. From words to penalties: `objective`
 is what a fitted estimator has minimised, with the penalty that it was given or has chosen; what it does not know for
@@ -23,29 +23,27 @@ import numpy as np
 from sklearn.utils.class_weight import compute_class_weight
 
 from suffice.arrays import Array
-from suffice.models.families import Gamma, Poisson
 from suffice.models.margin_losses import LOGISTIC, SQUARED, Kinked, Squared
 from suffice.rows.gram import as_array
-from suffice.sklearn import adapters, objectives
+from suffice.sklearn import adapters
 from suffice.sklearn._structure import Structure
-from suffice.sklearn.adapters import Fold, Hooks
+from suffice.sklearn.adapters import SCORES_OF, SQUARES, Adapter, Fold, Objective, refuse
 from suffice.sklearn.folds import Intercept, Learner, LinearFold, SeveralTargets
-from suffice.sklearn.objectives import SCORING, Objective, refuse
 from suffice.solvers.solution import Solution
 
-SQUARES = ("neg_mean_squared_error", "r2")
-LOG_LOSS = ("neg_log_loss", "neg_brier_score")
 BOTH = {"Lasso": "ElasticNet", "MultiTaskLasso": "MultiTaskElasticNet"}  # of one penalty, and of two
 ONE_EACH = "it is one model for each class"
 
 
 @dataclass(frozen=True)
 class Strength:
-    """How an estimator says s = l1 + l2: in a word, relative to the mean over samples or to their sum, or to 1/s."""
+    """How an estimator says s = l1 + l2: in a word, relative to the mean over samples, to the mean over rows (`by_row`)
+    or to their sum, or to 1/s."""
 
     word: str
     of_sum: bool = False
     inverse: bool = False
+    by_row: bool = False
 
     def said(self, s: float, total: float) -> float:
         """The word of a fit whose weights sum to `total`."""
@@ -54,30 +52,22 @@ class Strength:
             return value
         return 1.0 / value if value > 0.0 else math.inf
 
-    def meant(self, value: float, total: float) -> float:
+    def meant(self, value: float, weights: Array) -> float:
         """s."""
         s = 1.0 / value if self.inverse else value
-        return s / total if self.of_sum else s
+        total = float(weights.sum())
+        return s / total if self.of_sum else s * len(weights) / total if self.by_row else s
 
 
 ALPHA, SUM, C = Strength("alpha"), Strength("alpha", of_sum=True), Strength("C", of_sum=True, inverse=True)
-
 
 Leaves = Mapping[str, Callable[[Any, Any, Solution], Any]]  # of the estimator, the fold and its solution
 Puts = Mapping[str, Callable[[Any, Any], Any]]  # of the estimator and the classes
 STEPS: Leaves = {"n_iter_": lambda _, fold, found: found.steps}
 
 
-def scorings_of(psi: Any) -> tuple[str, ...]:
-    """Smooth scores of models with this loss."""
-    if isinstance(psi, Squared):
-        return SQUARES
-    known = {Poisson: ("neg_mean_poisson_deviance",), Gamma: ("neg_mean_gamma_deviance",)}
-    return known.get(type(psi), ("neg_mean_deviance",))
-
-
 @dataclass(frozen=True)
-class LinearEstimator(Hooks):
+class LinearEstimator(Adapter):
     """An estimator: the arguments on which its minimiser depends, those that decide how it is found (`way`), and of
     which of them some values only are `taken`; `psi` is its loss, or a function of the estimator that gives it or
     raises ValueError; `rows`: whether folds may share one copy of the rows, or have them in blocks where they are.
@@ -87,11 +77,11 @@ class LinearEstimator(Hooks):
     read: str
     way: str = ""
     strength: Strength | None = ALPHA
-    share: float | None = 0.0  # of l1 in s; None: as the estimator says
+    share: float | None = 0.0  # of l1 in s; None: as the estimator says, by its penalty or its l1_ratio
     psi: Any = SQUARED
     scorings: tuple[str, ...] = SQUARES  # none: those of the loss
     taken: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    weighted: bool = True  # whether fits take weights of samples
+    weighted: bool = True  # whether searches take weights of samples
     rows: Literal["copied", "in blocks", "shared"] = "copied"
     puts: Puts = field(default_factory=dict)
     leaves: Leaves = field(default_factory=lambda: STEPS)
@@ -106,7 +96,9 @@ class LinearEstimator(Hooks):
         return self.name.partition(".")[2]
 
     def of(self, estimator: Any) -> Any:
-        return self if self.scorings else replace(self, scorings=scorings_of(self.loss(estimator)))
+        if self.scorings:
+            return self
+        return replace(self, scorings=SCORES_OF.get(type(self.loss(estimator)).__name__, ("neg_mean_deviance",)))
 
     def loss(self, estimator: Any) -> Any:
         """psi; ValueError where there is no proof for it."""
@@ -114,24 +106,31 @@ class LinearEstimator(Hooks):
 
     # From penalties to words
 
+    def fixed_share(self, estimator: Any) -> float | None:
+        """The share of l1 where that is not a number of the estimator's own."""
+        by_penalty = {"l1": 1.0, "l2": 0.0}.get(getattr(estimator, "penalty", None))  # type: ignore[arg-type]
+        return by_penalty if self.share is None else self.share
+
     def ratio(self, estimator: Any) -> float:
-        if self.share is not None:
-            return self.share
+        fixed = self.fixed_share(estimator)
+        if fixed is not None:
+            return fixed
         if np.ndim(estimator.l1_ratio) > 0:
             raise ValueError("l1_ratio must be one number: name it in space to tune it")
-        return float(estimator.l1_ratio)
+        return float(estimator.l1_ratio or 0.0)
 
     def check(self, estimator: Any, names: tuple[str, ...]) -> None:
         self.loss(estimator)
-        one = {0.0: "l2", 1.0: "l1"}.get(self.share)  # type: ignore[arg-type]
+        one = {0.0: "l2", 1.0: "l1"}.get(self.fixed_share(estimator))  # type: ignore[arg-type]
         if one is None or self.strength is None:
             return
+        word = self.strength.word
+        value = getattr(estimator, word)
         if names != (one,):
+            by = f"(penalty={one!r})" if self.share is None else ""
             both = f": {BOTH[self.short]} has both" if self.short in BOTH else ""
-            raise ValueError(f"{self.short} has one penalty, {one}, got {', '.join(names)}{both}")
-        value = getattr(estimator, self.strength.word)
+            raise ValueError(f"{self.short}{by} has one penalty, {one}, got {', '.join(names)}{both}")
         if np.ndim(value) > 0:
-            word = self.strength.word
             raise ValueError(f"{self.short}({word}={value!r}) has one {word} for each target: tune one number for all")
 
     def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
@@ -150,15 +149,16 @@ class LinearEstimator(Hooks):
         if self.weighted:
             return sample_weight
         if np.any(sample_weight != sample_weight[0]):
-            raise ValueError(f"{self.short} is tuned without sample weights, which its fit does not take")
+            raise ValueError(f"{self.short} is tuned without sample weights: leave sample_weight out")
         return np.ones_like(sample_weight)
 
     def kind(self, estimator: Any) -> Intercept:
-        return "free" if estimator.fit_intercept else "none"
+        """liblinear's intercept is a column, which is penalised."""
+        return "none" if not estimator.fit_intercept else "column" if by_liblinear(estimator) else "free"
 
     def scaling(self, estimator: Any) -> float:
         """The constant of an intercept that is a column."""
-        return 1.0
+        return float(getattr(estimator, "intercept_scaling", 1.0))
 
     def structure(self, estimator: Any, features: int) -> Structure | None:
         """What is asked of weights besides one penalty for all."""
@@ -187,23 +187,13 @@ class LinearEstimator(Hooks):
 
     def penalties(self, estimator: Any, weights: Array) -> tuple[Any, Any]:
         """l1 and l2 of a fitted estimator, one for all weights or one each."""
-        if self.strength is None:
+        if self.strength is None or getattr(estimator, "penalty", "") is None:
             return 0.0, 0.0
-        s, ratio = self.strength.meant(self.chosen(estimator), float(weights.sum())), self.chosen_ratio(estimator)
+        word, r = self.strength.word, self.fixed_share(estimator)
+        s = self.strength.meant(_chosen(estimator, word), weights)
+        r = _chosen(estimator, "l1_ratio") if r is None else r
         of_l1, of_l2 = self.factors(estimator)
-        return s * of_l1 * ratio, s * of_l2 * (1.0 - ratio)
-
-    def chosen(self, estimator: Any) -> float:
-        """The word that it has chosen, or was given."""
-        assert self.strength is not None
-        word = self.strength.word
-        value = getattr(estimator, f"{word}_", None)
-        return one_of(getattr(estimator, word) if value is None else value, word)
-
-    def chosen_ratio(self, estimator: Any) -> float:
-        if self.share is not None:
-            return self.share
-        return one_of(getattr(estimator, "l1_ratio_", estimator.l1_ratio), "l1_ratio")
+        return s * of_l1 * r, s * of_l2 * (1.0 - r)
 
     def factors(self, estimator: Any) -> tuple[Any, Any]:
         """Of l1 and of l2, one for each feature or one for all."""
@@ -217,16 +207,24 @@ class LinearEstimator(Hooks):
             psi = self.loss(estimator)
         except ValueError as error:
             refuse(True, str(error))
-        refuse(type(psi).__name__ not in SCORING, f"there is no proof for the loss {psi}")
+        refuse(type(psi).__name__ not in SCORES_OF, f"there is no proof for the loss {psi}")
         refuse(np.any(getattr(estimator, "positive", False)), "its coefficients are constrained to be positive")
         flat = isinstance(psi, Kinked) and self.kind(estimator) == "free"
         refuse(flat, "a loss that is flat in places leaves the intercept open")
         return psi
 
 
-def one_of(value: Any, name: str) -> float:
-    values = np.unique(np.asarray(0.0 if value is None else value, dtype=np.float64))
-    refuse(len(values) != 1, f"it has several values of {name}")
+def by_liblinear(estimator: Any) -> bool:
+    """Whether liblinear fits it, which takes the intercept for a feature."""
+    return hasattr(estimator, "intercept_scaling") and getattr(estimator, "solver", "liblinear") == "liblinear"
+
+
+def _chosen(estimator: Any, word: str) -> float:
+    """The value that it has chosen, or was given."""
+    value = getattr(estimator, f"{word}_", None)
+    value = getattr(estimator, word) if value is None else value
+    values = np.unique([0.0 if one is None else float(one) for one in np.ravel(value)])
+    refuse(len(values) != 1, f"it has several values of {word}")
     return float(values[0])
 
 
@@ -277,7 +275,7 @@ class Classification(LinearEstimator):
     """An estimator of classes; its labels are -1 and 1, or the numbers of several classes."""
 
     psi: Any = LOGISTIC
-    scorings: tuple[str, ...] = LOG_LOSS
+    scorings: tuple[str, ...] = SCORES_OF["Logistic"]
     many: bool = False  # whether more than two classes will do
     by_rows: bool = False  # whether class_weight="balanced" counts rows, whatever their weights are
 
@@ -302,20 +300,19 @@ class Classification(LinearEstimator):
         """What a fitted estimator has minimised; `CannotTellError` where that is not known."""
         classes, y, kind = estimator.classes_, np.asarray(y), self.kind(estimator)
         several = len(classes) > 2
-        refuse(several and (not self.many or kind == "column"), ONE_EACH)
+        refuse(several and (not self.many or by_liblinear(estimator)), ONE_EACH)
         psi = self.proven_loss(estimator)
         check_labels(y, classes)
         weights = class_weighted(estimator, y, weights, self.by_rows)
         coef, b = dense(estimator.coef_), np.array(np.ravel(estimator.intercept_), dtype=np.float64)
-        penalties = self.penalties(estimator, weights)
+        targets, penalties = numbered(y, classes), self.penalties(estimator, weights)
         if several:
             refuse(len(coef) != len(classes), "it has several classes, and a model for each pair of them")
-            shifts = b if kind == "free" else np.zeros(len(classes))
-            return Objective(None, *penalties, coef, shifts, numbered(y, classes), weights, kind)
+            b = b if kind == "free" else np.zeros(len(classes))
+            return Objective(None, *penalties, coef, b, targets, weights, kind)
         b0 = 0.0 if kind == "none" else float(b[0])
-        return Objective(
-            psi, *penalties, coef.ravel(), b0, numbered(y, classes), weights, kind, self.scaling(estimator)
-        )
+        scaling = self.scaling(estimator)
+        return Objective(psi, *penalties, coef.ravel(), b0, targets, weights, kind, scaling)
 
 
 def numbered(y: Any, classes: Any) -> Array:
@@ -353,4 +350,4 @@ def make_known(*rows: Any) -> None:
         if row.use != "certified":
             adapters._BY_NAME[row.name] = row
         if row.use != "tuned":
-            objectives._READERS[row.name] = row.objective
+            adapters._READERS[row.name] = row.objective

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,23 +30,14 @@ from suffice.models.families import GAMMA, POISSON, NegativeBinomial, Tweedie
 from suffice.models.margin_losses import LOGISTIC, SQUARED
 from suffice.sklearn._final_fit import MOST_STEPS, OFF, solved
 from suffice.sklearn._structure import Columns, Structure
-from suffice.sklearn.adapters import Fold
+from suffice.sklearn.adapters import Fold, Objective, refuse
 from suffice.sklearn.estimators import Regression, check_labels, make_known
 from suffice.sklearn.folds import Hazards, Intercept, LinearFold
 from suffice.sklearn.measures import concordance
-from suffice.sklearn.objectives import Objective, refuse
 from suffice.solvers.solution import Outcome
 
 SPECIAL = ("offset", "exposure", "strata", "entry")  # parameters that name columns
-SCORINGS = {
-    "gaussian": ("neg_mean_squared_error", "r2"),
-    "binomial": ("neg_log_loss", "neg_brier_score"),
-    "poisson": ("neg_mean_poisson_deviance",),
-    "gamma": ("neg_mean_gamma_deviance",),
-    "tweedie": ("neg_mean_deviance",),
-    "negative_binomial": ("neg_mean_deviance",),
-    "cox": ("neg_partial_likelihood",),
-}
+FAMILIES = ("gaussian", "binomial", "poisson", "gamma", "tweedie", "negative_binomial", "cox")
 
 
 def columns_of(estimator: Any, count: int, names: Any = None) -> Columns:
@@ -108,7 +99,7 @@ class GLMRow(Regression):
 
     def of(self, estimator: Any) -> Any:
         check_family(estimator.family)
-        return replace(self, scorings=SCORINGS[estimator.family])
+        return super().of(estimator)
 
     def loss(self, estimator: Any) -> Any:
         match estimator.family:
@@ -198,15 +189,15 @@ def check_family(family: str) -> None:
             "family='inverse_gaussian' is not offered: with a log link its deviance is not convex, it may have several "
             "minimisers, and none can be proven; 'gamma' is nearest"
         )
-    if family not in SCORINGS:
-        raise ValueError(f"family must be one of {', '.join(SCORINGS)}, got {family!r}")
+    if family not in FAMILIES:
+        raise ValueError(f"family must be one of {', '.join(FAMILIES)}, got {family!r}")
 
 
 ROW = GLMRow(
     "suffice.ElasticNetGLM",
     "entry exposure family fit_intercept group_share groups l1 l2 offset penalty_factors positive power strata theta "
     "ties",
-    strength=None, share=None,
+    strength=None, share=None, scorings=(),
 )  # fmt: skip
 make_known(ROW)
 

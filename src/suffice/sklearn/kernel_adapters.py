@@ -23,8 +23,8 @@ from suffice.arrays import Array
 from suffice.kernels.functions import Kernel
 from suffice.rows.gram import all_entries
 from suffice.sklearn._kernel_fold import KernelFold, KernelProblem, KernelSpace, Kind, gamma_by_scale
-from suffice.sklearn.adapters import READ, Hooks, register_adapter
-from suffice.sklearn.estimators import SQUARES, class_weighted, numbered
+from suffice.sklearn.adapters import READ, SQUARES, Adapter, register_adapter
+from suffice.sklearn.estimators import class_weighted, numbered
 from suffice.solvers.solution import Solution
 
 ALIKE = {"polynomial": "poly"}
@@ -42,7 +42,7 @@ def kernel_of(estimator: Any) -> Kernel:
     return Kernel(name, int(degree) if float(degree).is_integer() else degree, float(estimator.coef0))  # type: ignore[arg-type]
 
 
-class _KernelAdapter(Hooks):
+class _KernelAdapter(Adapter):
     """What adapters of kernel machines have in common."""
 
     kind: Kind

@@ -63,7 +63,7 @@ class Predicted:
         if classes is not None:
             ask = getattr(model, "predict_proba", None) or getattr(model, "decision_function", None)
             decided = None if ask is None else np.asarray(ask(X), dtype=np.float64)
-        survival = getattr(model, "family", None) == "cox" or type(model).__module__.startswith("sksurv.")
+        survival = getattr(model, "family", None) == "cox"
         return cls(np.asarray(y), np.asarray(model.predict(X)), weight, classes, decided, survival=survival)
 
     @classmethod

@@ -17,8 +17,6 @@ from sklearn.metrics import get_scorer, get_scorer_names, mean_pinball_loss
 from sklearn.pipeline import Pipeline
 
 from suffice.arrays import Array
-from suffice.losses import PartialLikelihood
-from suffice.models.cox import signed_times
 from suffice.models.families import GAMMA, POISSON
 from suffice.prove.scores import BrierScore, DevianceScore, HingeScore, LogScore, Phi, SquaredScore
 
@@ -86,38 +84,40 @@ def _variance(y: Array, v: Array) -> float:
     return variance
 
 
+def _mean(loss: Array, sample_weight: Any) -> float:
+    return -float(np.average(loss, weights=sample_weight))
+
+
+def _signs(estimator: Any, y: Any) -> Array:
+    return np.where(np.asarray(y) == estimator.classes_[1], 1.0, -1.0)
+
+
 def _neg_brier_score(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
     classes = estimator.classes_
     missed = estimator.predict_proba(X) - (np.asarray(y)[:, None] == classes)
-    squares = (missed**2).sum(axis=1) * (0.5 if len(classes) == 2 else 1.0)
-    return -float(np.average(squares, weights=sample_weight))
+    return _mean((missed**2).sum(axis=1) * (0.5 if len(classes) == 2 else 1.0), sample_weight)
 
 
 def _neg_log_loss(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
     if not hasattr(estimator, "predict_log_proba"):  # skglm's, of two classes
-        sign = np.where(np.asarray(y) == estimator.classes_[1], 1.0, -1.0)
-        return -float(np.average(np.logaddexp(0.0, -sign * estimator.decision_function(X)), weights=sample_weight))
+        return _mean(np.logaddexp(0.0, -_signs(estimator, y) * estimator.decision_function(X)), sample_weight)
     log_p = estimator.predict_log_proba(X)
-    of_truth = log_p[np.arange(len(log_p)), np.searchsorted(estimator.classes_, y)]
-    return float(np.average(of_truth, weights=sample_weight))
+    return _mean(-log_p[np.arange(len(log_p)), np.searchsorted(estimator.classes_, y)], sample_weight)
 
 
 def _neg_squared_hinge(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
     if len(estimator.classes_) > 2:
-        return -float(np.average(_short_of_pairs(estimator, X, y), weights=sample_weight))
-    sign = np.where(np.asarray(y) == estimator.classes_[1], 1.0, -1.0)
-    short = np.maximum(0.0, 1.0 - sign * estimator.decision_function(X))
-    return -float(np.average(short**2, weights=sample_weight))
+        return _mean(_short_of_pairs(estimator, X, y), sample_weight)
+    return _mean(np.maximum(0.0, 1.0 - _signs(estimator, y) * estimator.decision_function(X)) ** 2, sample_weight)
 
 
 def _short_of_pairs(estimator: Any, X: Any, y: Any) -> Array:
     """Of every row, the mean of the squared hinge over the pairs of classes that hold its own (SVC)."""
-    if isinstance(estimator, Pipeline):
-        X, estimator = estimator[:-1].transform(X), estimator[-1]
-    by_pairs = copy(estimator)
+    final, X = _inside(estimator, X)
+    by_pairs = copy(final)
     by_pairs.decision_function_shape = "ovo"
-    number, decided = np.searchsorted(estimator.classes_, y), by_pairs.decision_function(X)
-    classes = len(estimator.classes_)
+    number, decided = np.searchsorted(final.classes_, y), by_pairs.decision_function(X)
+    classes = len(final.classes_)
     squares = np.zeros(len(number))
     for k, (one, other) in enumerate(combinations(range(classes), 2)):
         sign = (number == one) * 1.0 - (number == other) * 1.0
@@ -125,38 +125,28 @@ def _short_of_pairs(estimator: Any, X: Any, y: Any) -> Array:
     return squares / (classes - 1)
 
 
-def _neg_mean_deviance(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-    if hasattr(estimator, "deviance"):
-        return -float(estimator.deviance(X, y, sample_weight))
+def _inside(estimator: Any, X: Any) -> tuple[Any, Any]:
+    """The last step of a pipeline, and the rows that it sees."""
+    return (estimator[-1], estimator[:-1].transform(X)) if isinstance(estimator, Pipeline) else (estimator, X)
+
+
+def _neg_deviance(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
     from suffice.sklearn.adapters import find_adapter
 
-    final, X = final_step(estimator), estimator[:-1].transform(X) if isinstance(estimator, Pipeline) else X
+    final, X = _inside(estimator, X)
+    if hasattr(final, "deviance"):
+        return -float(final.deviance(X, y, sample_weight))
     margins = np.asarray(X @ final.coef_, dtype=np.float64) + final.intercept_
-    excess = find_adapter(final).loss(final).excess(margins, np.asarray(y, dtype=np.float64))
-    return -float(np.average(2.0 * excess, weights=sample_weight))
-
-
-def _neg_partial_likelihood(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-    if hasattr(estimator, "deviance"):
-        return -float(estimator.deviance(X, y, sample_weight))
-    risk, ties = np.asarray(estimator.predict(X), dtype=np.float64), getattr(final_step(estimator), "ties", "breslow")
-    loss = PartialLikelihood(risk[:, None], signed_times(y), ties=ties, sample_weight=sample_weight)
-    return -(loss.at(np.ones(1)).residual ** 2)
+    return _mean(2.0 * find_adapter(final).loss(final).excess(margins, np.asarray(y, dtype=np.float64)), sample_weight)
 
 
 def _neg_mean_pinball_loss(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-    q = final_step(estimator).quantile
+    q = (estimator[-1] if isinstance(estimator, Pipeline) else estimator).quantile
     return -float(mean_pinball_loss(y, estimator.predict(X), alpha=q, sample_weight=sample_weight))
 
 
-def final_step(estimator: Any) -> Any:
-    """The last step of a pipeline, or the estimator itself."""
-    return estimator[-1] if isinstance(estimator, Pipeline) else estimator
-
-
 def _neg_squared_margin_error(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-    sign = np.where(np.asarray(y) == estimator.classes_[1], 1.0, -1.0)
-    return -float(np.average((estimator.decision_function(X) - sign) ** 2, weights=sample_weight))
+    return _mean((estimator.decision_function(X) - _signs(estimator, y)) ** 2, sample_weight)
 
 
 SCORES = {
@@ -168,8 +158,8 @@ SCORES = {
         Score("r2", "1 - R²", SquaredScore(), offset=1.0, unit=_variance),
         Score("neg_mean_poisson_deviance", "mean Poisson deviance", DevianceScore(POISSON)),
         Score("neg_mean_gamma_deviance", "mean Gamma deviance", DevianceScore(GAMMA)),
-        Score("neg_mean_deviance", "mean deviance", None, _neg_mean_deviance),
-        Score("neg_partial_likelihood", "minus the partial likelihood", None, _neg_partial_likelihood),
+        Score("neg_mean_deviance", "mean deviance", None, _neg_deviance),
+        Score("neg_partial_likelihood", "minus the partial likelihood", None, _neg_deviance),
         Score("neg_mean_pinball_loss", "mean pinball loss", None, _neg_mean_pinball_loss),
         Score("neg_squared_margin_error", "mean squared error of margins", SquaredScore(), _neg_squared_margin_error),
         Score("neg_squared_hinge", "mean squared hinge", HingeScore(), _neg_squared_hinge),

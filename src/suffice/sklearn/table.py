@@ -1,5 +1,5 @@
-r"""scikit-learn's linear estimators and our own: one row each, for searches, for `suffice.certify` and for their
-arguments. Those of other packages are in `suffice.sklearn.foreign`.
+r"""The estimators of scikit-learn and of other packages: one row each, for searches, for `suffice.certify` and for
+their arguments. Other packages are known by name: none of them is imported here.
 
 In our units (`suffice.sklearn.estimators`), N the sum of weights that a fit sees, n the number of samples:
 
@@ -15,8 +15,12 @@ In our units (`suffice.sklearn.estimators`), N the sum of weights that a fit see
     HuberRegressor(alpha, epsilon)    2 sum s_i sigma (1/2 + h)     l2 = alpha/N;         `suffice.models.concomitant`
     QuantileRegressor(alpha)          mean pinball loss + penalty   l1 = alpha;           smoothed, see below
     SGD*(alpha, l1_ratio)             1/n sum s_i psi + penalty     l1, l2 = alpha n/N times its shares
+    skglm, celer: Lasso, ElasticNet   as scikit-learn's             l1_j = alpha weights_j
+    skglm.SparseLogisticRegression    mean of psi + penalty         l1 = alpha l1_ratio,  l2 = alpha (1 - l1_ratio)
+    celer.LogisticRegression(C)       sum of psi + ||w||_1 / C      l1 = 1/(C N)
+    glum.GeneralizedLinearRegressor   mean half deviance + penalty  the same, with factors P1 and P2 of features
 
-Those that choose their penalty themselves (LassoCV) are certified only.
+Those that choose their penalty themselves (LassoCV), and most of other packages, are certified only.
 
 The pinball loss is replaced by its envelope psi of width h (`Quantile`), chosen so that the two differ by at
 most BIAS of the loss of a model without features. What is tuned, scored and proven is this model; its training
@@ -26,7 +30,7 @@ the pinball loss itself. The intercept is a column of ones without a penalty.
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -36,8 +40,8 @@ from suffice.arrays import Array
 from suffice.models.families import GAMMA, POISSON, tweedie
 from suffice.models.margin_losses import LOGISTIC, SQUARED, SQUARED_HINGE, Quantile
 from suffice.sklearn._structure import Structure
+from suffice.sklearn.adapters import Objective, refuse
 from suffice.sklearn.estimators import (
-    ONE_EACH,
     STEPS,
     SUM,
     C,
@@ -46,11 +50,11 @@ from suffice.sklearn.estimators import (
     LinearEstimator,
     Puts,
     Regression,
+    Strength,
+    by_liblinear,
     make_known,
-    one_of,
 )
 from suffice.sklearn.folds import Concomitant, Intercept, SeveralTargets, Softmax
-from suffice.sklearn.objectives import refuse
 from suffice.solvers.certificate import duality_gap
 
 BIAS = 1e-3  # of a smoothed quantile
@@ -74,9 +78,9 @@ SMOOTHING: Leaves = {**STEPS, "smoothing_bias_": lambda _, fold, found: fold.psi
 OF_SGD: Leaves = {**STEPS, "t_": lambda _, fold, found: 1.0}
 
 OWN_LINK: Puts = {"_base_loss": lambda estimator, classes: estimator._get_loss()}
+ARRAY_OF_INTERCEPT: Puts = {"intercept_": lambda estimator, _: np.atleast_1d(estimator.intercept_)}
 SIGNS: Puts = {"_label_binarizer": lambda _, classes: LabelBinarizer(pos_label=1, neg_label=-1).fit(classes)}
 LIBLINEAR: Puts = {"intercept_": lambda estimator, _: estimator.intercept_ if estimator.fit_intercept else 0.0}
-ARRAY_OF_INTERCEPT: Puts = {"intercept_": lambda estimator, _: np.atleast_1d(estimator.intercept_)}
 
 
 # Losses of estimators
@@ -100,6 +104,10 @@ def tweedie_loss(estimator: Any) -> Any:
     return psi
 
 
+def quantile(estimator: Any) -> Quantile:
+    return Quantile(float(estimator.quantile))
+
+
 def smoothed(q: float, y: Array) -> Quantile:
     """psi of a quantile, for these targets."""
     rest = y - np.quantile(y, q)
@@ -107,18 +115,50 @@ def smoothed(q: float, y: Array) -> Quantile:
     return Quantile(q, 2.0 * BIAS * alone / max(q, 1.0 - q) ** 2 if alone > 0.0 else 1.0)
 
 
+def squared_hinge(estimator: Any) -> Any:
+    if estimator.loss != "squared_hinge":
+        raise ValueError(f"LinearSVC(loss={estimator.loss!r}) is not smooth: use loss='squared_hinge'")
+    return SQUARED_HINGE
+
+
+def descent(estimator: Any) -> Any:
+    flat = estimator.loss == "squared_hinge" and not estimator.fit_intercept
+    known = {"log_loss": LOGISTIC, "squared_error": SQUARED} | ({"squared_hinge": SQUARED_HINGE} if flat else {})
+    if estimator.loss not in known:
+        nearest = {"hinge": "LinearSVC", "squared_hinge": "LinearSVC", "huber": "HuberRegressor"}
+        use = nearest.get(estimator.loss, "one with loss='log_loss' or 'squared_error'")
+        raise ValueError(f"{type(estimator).__name__}(loss={estimator.loss!r}) is not supported: use {use}")
+    return known[estimator.loss]
+
+
+def glum_loss(estimator: Any) -> Any:
+    """psi of a family with its usual link, without which its deviance is not convex."""
+    family, link = (_word(getattr(estimator, name)) for name in ("family", "link"))
+    known = {"normal": SQUARED, "gaussian": SQUARED, "binomial": LOGISTIC, "poisson": POISSON, "gamma": GAMMA}
+    usual = {"binomial": "logit", "poisson": "log", "gamma": "log"}.get(family, "identity")
+    if family not in known:
+        raise ValueError(f"there is no proof for family={family}")
+    if link not in ("auto", usual):
+        raise ValueError(f"family={family} with link={link} has no convex deviance that is known here: use link='auto'")
+    return known[family]
+
+
+def _word(given: Any) -> str:
+    """Of a family or a link by name, or of the class of one."""
+    word = given if isinstance(given, str) else type(given).__name__.lower()
+    return word.removesuffix("distribution").removesuffix("link")
+
+
 # Rows that differ in more than data
 
 
 class LogisticRegressionRow(Classification):
-    """LogisticRegression; liblinear penalises its intercept, and so does the fold for it."""
+    """LogisticRegression, of several classes too; liblinear penalises its intercept, and so does the fold for it."""
 
     def ratio(self, estimator: Any) -> float:
-        penalty = getattr(estimator, "penalty", "deprecated")
-        if penalty is None:
+        if getattr(estimator, "penalty", "deprecated") is None:
             raise ValueError("LogisticRegression(penalty=None) has no penalty to tune")
-        fixed = {"l1": 1.0, "l2": 0.0}.get(penalty)
-        return float(estimator.l1_ratio or 0.0) if fixed is None else fixed
+        return super().ratio(estimator)
 
     def check(self, estimator: Any, names: tuple[str, ...]) -> None:
         r, solver = self.ratio(estimator), estimator.solver
@@ -126,110 +166,46 @@ class LogisticRegressionRow(Classification):
         if solver != "saga" and (mixed or ("l1" in names and solver != "liblinear")):
             what = "an elastic net" if mixed else "l1"
             raise ValueError(f"LogisticRegression(solver={solver!r}) cannot be fitted with {what}: use solver='saga'")
-        if len(names) == 2 and getattr(estimator, "penalty", "deprecated") not in ("deprecated", "elasticnet"):
+        if len(names) == 2 and self.fixed_share(estimator) is not None:
             raise ValueError(f"penalty={estimator.penalty!r} leaves one weight to tune, got l1 and l2: drop penalty=")
         if estimator.dual:
             raise ValueError("LogisticRegression(dual=True) is not supported: use dual=False, the same solution")
 
     def shares_rows(self, estimator: Any) -> bool:
-        return bool(estimator.solver != "liblinear")
+        return not by_liblinear(estimator)
 
     takes_blocks = shares_rows
-
-    def kind(self, estimator: Any) -> Intercept:
-        penalised = estimator.fit_intercept and estimator.solver == "liblinear"
-        return "column" if penalised else super().kind(estimator)
-
-    def scaling(self, estimator: Any) -> float:
-        return float(estimator.intercept_scaling)
 
     def learner(self, estimator: Any, y: Array, classes: Any) -> Any:
         if classes is None or len(classes) <= 2:
             return LOGISTIC
-        if estimator.solver == "liblinear":
+        if by_liblinear(estimator):
             raise ValueError("LogisticRegression(solver='liblinear') takes two classes only: use solver='saga'")
         return Softmax(len(classes))
 
-    def chosen(self, estimator: Any) -> float:
-        refuse(estimator.solver == "liblinear" and len(estimator.classes_) > 2, ONE_EACH)
+    def penalties(self, estimator: Any, weights: Array) -> tuple[Any, Any]:
         refuse(not getattr(estimator, "refit", True), "refit=False has averaged the models of the folds")
         scaling = self.scaling(estimator)
         unscaled = self.kind(estimator) == "column" and hasattr(estimator, "Cs") and scaling != 1.0
         refuse(unscaled, f"LogisticRegressionCV ignores intercept_scaling={scaling!r} in its final fit: use 1")
-        return math.inf if getattr(estimator, "penalty", "deprecated") is None else super().chosen(estimator)
-
-    def chosen_ratio(self, estimator: Any) -> float:
-        fixed = {"l1": 1.0, "l2": 0.0}.get(getattr(estimator, "penalty", "deprecated"))
-        if fixed is not None:
-            return fixed
-        chosen = getattr(estimator, "l1_ratio_", None)
-        chosen = estimator.l1_ratio if chosen is None else chosen
-        return 0.0 if chosen is None or np.ravel(chosen)[0] is None else one_of(chosen, "l1_ratio")
-
-
-class LinearSVCRow(Classification):
-    """LinearSVC with the squared hinge; its intercept is a penalised column, as liblinear has it."""
-
-    def loss(self, estimator: Any) -> Any:
-        if estimator.loss != "squared_hinge":
-            raise ValueError(f"LinearSVC(loss={estimator.loss!r}) is not smooth: use loss='squared_hinge'")
-        return SQUARED_HINGE
-
-    def ratio(self, estimator: Any) -> float:
-        return 1.0 if estimator.penalty == "l1" else 0.0
-
-    chosen_ratio = ratio
-
-    def check(self, estimator: Any, names: tuple[str, ...]) -> None:
-        self.loss(estimator)
-        if names != (estimator.penalty,):
-            one = estimator.penalty
-            raise ValueError(f"LinearSVC(penalty={one!r}) has one penalty, {one}, got {', '.join(names)}")
-
-    def kind(self, estimator: Any) -> Intercept:
-        return "column" if estimator.fit_intercept else "none"
-
-    def scaling(self, estimator: Any) -> float:
-        return float(estimator.intercept_scaling)
+        return super().penalties(estimator, weights)
 
 
 class Descent(LinearEstimator):
-    """SGD*: alpha is relative to the mean over samples, which are to count alike where it is tuned."""
-
-    def loss(self, estimator: Any) -> Any:
-        flat = estimator.loss == "squared_hinge" and not estimator.fit_intercept
-        known = {"log_loss": LOGISTIC, "squared_error": SQUARED} | ({"squared_hinge": SQUARED_HINGE} if flat else {})
-        if estimator.loss not in known:
-            nearest = {"hinge": "LinearSVC", "squared_hinge": "LinearSVC", "huber": "HuberRegressor"}
-            use = nearest.get(estimator.loss, "one with loss='log_loss' or 'squared_error'")
-            raise ValueError(f"{self.short}(loss={estimator.loss!r}) is not supported: use {use}")
-        return known[estimator.loss]
-
-    def ratio(self, estimator: Any) -> float:
-        known = {"l1": 1.0, "l2": 0.0, "elasticnet": float(estimator.l1_ratio)}
-        if estimator.penalty not in known:
-            raise ValueError(f"{self.short}(penalty={estimator.penalty!r}) has no penalty to tune")
-        return known[estimator.penalty]
+    """SGD*: alpha is relative to the mean over rows, which are to count alike where it is tuned."""
 
     def check(self, estimator: Any, names: tuple[str, ...]) -> None:
-        psi = self.loss(estimator)
-        if self.psi is not psi:
-            use = "RidgeClassifier" if psi is SQUARED else "LinearSVC"
+        super().check(estimator, names)
+        if self.classifies and estimator.loss != "log_loss":
+            use = "RidgeClassifier" if estimator.loss == "squared_error" else "LinearSVC"
             raise ValueError(f"{self.short}(loss={estimator.loss!r}) is not supported: use {use}")
-        if len(names) == 2 and estimator.penalty != "elasticnet":
-            raise ValueError(f"penalty={estimator.penalty!r} leaves one weight to tune, got l1 and l2")
-        if estimator.average:
-            raise ValueError("average is not supported: coefficients are exact without")
-
-    def weights(self, estimator: Any, y: Any, sample_weight: Array, classes: Any) -> Array:
-        if np.any(sample_weight != sample_weight[0]) or getattr(estimator, "class_weight", None) is not None:
-            raise ValueError(f"{self.short} is tuned without weights of samples or classes")
-        return np.ones_like(sample_weight)
-
-    def penalties(self, estimator: Any, weights: Array) -> tuple[float, float]:
-        r = 0.0 if estimator.penalty is None else self.ratio(estimator)
-        alpha = 0.0 if estimator.penalty is None else estimator.alpha * len(weights) / float(weights.sum())
-        return alpha * r, alpha * (1.0 - r)
+        for name in ("average", "class_weight"):
+            if getattr(estimator, name, None):
+                raise ValueError(
+                    f"{self.short} is tuned without {name}, got {getattr(estimator, name)!r}: leave it out"
+                )
+        if estimator.penalty is None:
+            raise ValueError(f"{self.short}(penalty=None) has no penalty to tune: use 'l2', 'l1' or 'elasticnet'")
 
 
 class DescentRegression(Descent, Regression):
@@ -241,9 +217,6 @@ class DescentClassification(Descent, Classification):
 
 
 class QuantileRow(Regression):
-    def loss(self, estimator: Any) -> Quantile:
-        return Quantile(float(estimator.quantile))
-
     def kind(self, estimator: Any) -> Intercept:
         return "column" if estimator.fit_intercept else "none"
 
@@ -267,15 +240,46 @@ class MultiTaskRow(Regression):
         return SeveralTargets(y.shape[1], by_rows=True)
 
 
+class GlumRow(Regression):
+    """glum's GeneralizedLinearRegressor: targets of its binomial family are 0 and 1, its factors P1 and P2."""
+
+    def factors(self, estimator: Any) -> tuple[Any, Any]:
+        found = []
+        for name in ("P1", "P2"):
+            given = getattr(estimator, name)
+            known = {None: 0.0, "identity": 1.0}.get(given) if given is None or isinstance(given, str) else given
+            factors = np.asarray(np.nan if known is None else known, dtype=np.float64)
+            odd = factors.ndim > 1 or not (factors >= 0.0).all()
+            refuse(odd, f"{name} must be 'identity' or one factor for each feature, none negative")
+            found.append(factors)
+        return found[0], found[1]
+
+    def objective(self, estimator: Any, y: Any, weights: Array) -> Objective:
+        refuse(getattr(estimator, "lower_bounds", None) is not None, "lower_bounds is not supported")
+        found = super().objective(estimator, y, weights)
+        if found.psi is not LOGISTIC:
+            return found
+        refuse(not np.isin(found.targets, (0.0, 1.0)).all(), "its targets are neither 0 nor 1")
+        return replace(found, targets=np.where(found.targets == 1.0, 1.0, -1.0))
+
+
 _CHOICE = "alphas cv eps n_alphas"  # how a penalty is chosen; the fitted model has the chosen one
 _DESCENT = "precompute selection"
 _LARS = "eps fit_path precompute"
 _SGD = "alpha average early_stopping fit_intercept l1_ratio learning_rate loss penalty"
 _SGD_WAY = "epsilon eta0 n_iter_no_change power_t shuffle validation_fraction"  # epsilon: of losses that are refused
-_OF_SGD: dict[str, tuple[Any, ...]] = {
-    "early_stopping": (False,),  # with it, rows are held back, and nobody can tell which
-    "learning_rate": ("constant", "optimal", "invscaling", "adaptive"),
-    "penalty": ("l2", "l1", "elasticnet", None),
+_OF_SGD: Any = {
+    "strength": Strength("alpha", by_row=True),
+    "psi": descent,
+    "share": None,
+    "weighted": False,
+    "rows": "in blocks",
+    "leaves": OF_SGD,
+    "taken": {
+        "early_stopping": (False,),  # with it, rows are held back, and nobody can tell which
+        "learning_rate": ("constant", "optimal", "invscaling", "adaptive"),
+        "penalty": ("l2", "l1", "elasticnet", None),
+    },
 }
 _LOGISTIC = "class_weight fit_intercept intercept_scaling penalty solver"
 _OF_LOGISTIC: dict[str, tuple[Any, ...]] = {
@@ -288,6 +292,17 @@ _COUNTS, _COSTS = ("neg_mean_poisson_deviance",), ("neg_mean_gamma_deviance",)
 _SHARED: Any = {"rows": "shared", "several": True}
 _CHOSEN: Any = {"use": "certified"}
 _GLM: Any = {"rows": "in blocks", "puts": OWN_LINK}
+_SKGLM = "max_epochs p0 ws_strategy"
+_OF_SKGLM: Any = {"weighted": False, "rows": "shared", "leaves": GAP}
+_CELER = "max_epochs p0 precompute prune"
+_OF_CELER: dict[str, tuple[Any, ...]] = {"fit_intercept": (False,), "penalty": ("l1",)}
+_GLUM = "A_ineq P1 P2 b_ineq family fit_intercept formula l1_ratio link lower_bounds monotonic_constraints"
+_GLUM += " scale_predictors upper_bounds"
+_GLUM_WAY = "alphas cat_missing_method cat_missing_name categorical_format check_input drop_first expected_information"
+_GLUM_WAY += " force_all_finite gradient_tol hessian_approx interaction_separator max_inner_iter min_alpha"
+_GLUM_WAY += " min_alpha_ratio n_alphas robust selection solver start_params step_size_tol"
+_NONE = ("upper_bounds", "A_ineq", "b_ineq", "monotonic_constraints", "formula")
+_OF_GLUM = {**dict.fromkeys(_NONE, (None,)), "scale_predictors": (False,), "alpha_search": (False,)}
 
 make_known(
     Regression("sklearn.LinearRegression", "fit_intercept positive", strength=None, use="certified"),
@@ -325,7 +340,7 @@ make_known(
     Regression("sklearn.HuberRegressor", "alpha epsilon fit_intercept", "", SUM, psi=huber, leaves=OF_HUBER),
     QuantileRow(
         "sklearn.QuantileRegressor", "alpha fit_intercept quantile", "solver solver_options", share=1.0,
-        scorings=("neg_mean_pinball_loss",), leaves=SMOOTHING, use="tuned",
+        psi=quantile, scorings=("neg_mean_pinball_loss",), leaves=SMOOTHING, use="tuned",
     ),
     LogisticRegressionRow(
         "sklearn.LogisticRegression", f"C dual l1_ratio {_LOGISTIC}", "", C, share=None,
@@ -333,11 +348,11 @@ make_known(
     ),
     LogisticRegressionRow(
         "sklearn.LogisticRegressionCV", f"refit {_LOGISTIC}", "Cs cv dual l1_ratios scoring use_legacy_attributes", C,
-        taken=_OF_LOGISTIC, many=True, use="certified",
+        share=None, taken=_OF_LOGISTIC, many=True, use="certified",
     ),
-    LinearSVCRow(
+    Classification(
         "sklearn.LinearSVC", "C class_weight fit_intercept intercept_scaling loss multi_class penalty", "dual", C,
-        taken=_OF_SVC, scorings=("neg_squared_hinge",), puts=LIBLINEAR,
+        share=None, psi=squared_hinge, scorings=("neg_squared_hinge",), taken=_OF_SVC, puts=LIBLINEAR,
     ),
     Classification(
         "sklearn.RidgeClassifier", "alpha class_weight fit_intercept positive", "solver", SUM, psi=SQUARED,
@@ -350,11 +365,29 @@ make_known(
         psi=SQUARED, by_rows=True, use="certified",
     ),
     DescentRegression(
-        "sklearn.SGDRegressor", _SGD, _SGD_WAY, share=None, taken=_OF_SGD, rows="in blocks",
-        puts=ARRAY_OF_INTERCEPT, leaves=OF_SGD,
+        "sklearn.SGDRegressor", _SGD, _SGD_WAY, puts=ARRAY_OF_INTERCEPT, **_OF_SGD
     ),
-    DescentClassification(
-        "sklearn.SGDClassifier", f"{_SGD} class_weight", _SGD_WAY, share=None, taken=_OF_SGD, rows="in blocks",
-        by_rows=True, leaves=OF_SGD,
+    DescentClassification("sklearn.SGDClassifier", f"{_SGD} class_weight", _SGD_WAY, by_rows=True, **_OF_SGD),
+    Regression("skglm.Lasso", "alpha fit_intercept positive", _SKGLM, share=1.0, **_OF_SKGLM),
+    Regression("skglm.ElasticNet", "alpha fit_intercept l1_ratio positive", _SKGLM, share=None, **_OF_SKGLM),
+    Regression("skglm.WeightedLasso", "alpha fit_intercept positive weights", _SKGLM, share=1.0, **_CHOSEN),
+    Classification(
+        "skglm.SparseLogisticRegression", "alpha fit_intercept l1_ratio", _SKGLM, share=None, weighted=False
+    ),
+    Regression("celer.Lasso", "alpha fit_intercept positive weights", _CELER, share=1.0, **_CHOSEN),
+    Regression("celer.LassoCV", "fit_intercept positive", f"{_CHOICE} {_CELER}", share=1.0, **_CHOSEN),
+    Regression("celer.ElasticNet", "alpha fit_intercept l1_ratio positive weights", _CELER, share=None, **_CHOSEN),
+    Regression("celer.ElasticNetCV", "fit_intercept l1_ratio positive", f"{_CHOICE} {_CELER}", share=None, **_CHOSEN),
+    Classification(
+        "celer.LogisticRegression", "C fit_intercept penalty", f"solver {_CELER}", C, share=1.0, taken=_OF_CELER,
+        **_CHOSEN,
+    ),
+    GlumRow(
+        "glum.GeneralizedLinearRegressor", f"alpha alpha_search {_GLUM}", _GLUM_WAY, share=None, psi=glum_loss,
+        taken=_OF_GLUM, **_CHOSEN,
+    ),
+    GlumRow(
+        "glum.GeneralizedLinearRegressorCV", _GLUM, f"cv {_GLUM_WAY}", share=None, psi=glum_loss, taken=_OF_GLUM,
+        **_CHOSEN,
     ),
 )  # fmt: skip
