@@ -2,5 +2,5 @@
 
 variation       the smooth term, its derivatives, and how far these can move
 measurement     linear operators that measure an image: Fourier's, or any
-newton_tv       Newton's method for it          batched_images  several images at a time
+newton_tv       Newton's method for it
 """

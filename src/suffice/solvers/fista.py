@@ -31,7 +31,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from suffice.arrays import EPS, Array, norm
-from suffice.imaging.batched_images import ImageStack
 from suffice.models.linear import CARRIED
 from suffice.solvers.certificate import Evidence
 from suffice.solvers.momentum import (
@@ -44,7 +43,6 @@ from suffice.solvers.momentum import (
     rate,
 )
 from suffice.solvers.problem import Canonical, lacks_constants
-from suffice.solvers.solution import Batch
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,6 @@ class Fista:
     name: str = "fista"
     adaptive: ClassVar[bool] = False
     accelerated: ClassVar[bool] = True
-    batches: ClassVar[tuple[type[Batch], ...]] = (ImageStack,)
 
     def takes(self, problem: Canonical) -> str | None:
         return lacks_constants(problem)
@@ -93,7 +90,6 @@ class GradientDescent(Fista):
 
     name: str = "gradient_descent"
     accelerated: ClassVar[bool] = False
-    batches: ClassVar[tuple[type[Batch], ...]] = (ImageStack,)
 
     def length(self, problem: Canonical) -> float:
         return 2.0 / (problem.L + problem.mu)
