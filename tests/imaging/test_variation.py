@@ -78,13 +78,15 @@ def test_the_adjoint_of_differences_is_one(shape, boundary):
     assert forward == pytest.approx(back, rel=1e-12)
 
 
-def test_a_stack_of_images_has_the_gradients_of_its_images():
+@pytest.mark.parametrize("measured", ["itself", "samples", "a matrix"])
+@pytest.mark.parametrize("kind", ["real", "complex"])
+def test_products_with_the_hessian_are_derivatives_of_gradients(kind, measured):
     rng = np.random.default_rng(1)
-    f = build(rng, (4, 5), "complex", "samples", "zero", 0.5, 0.1)
-    stack = rng.standard_normal((3, f.size))
-    together = f.gradient_of(f.pixels(stack), np.broadcast_to(f.y, (3, 4, 5)))
-    for x, gradient in zip(stack, together, strict=True):
-        assert np.array_equal(f.gradient(x), gradient.ravel().view(float))
+    f = build(rng, (4, 5), kind, measured, "zero", 0.5, 0.3)
+    x, V = rng.standard_normal(f.size), rng.standard_normal((f.size, 3))
+    product = f.hessian_at(x)(V)
+    for v, bent in zip(V.T, product.T, strict=True):
+        assert bent == pytest.approx((f.gradient(x + 1e-6 * v) - f.gradient(x - 1e-6 * v)) / 2e-6, rel=1e-6, abs=1e-7)
 
 
 def test_a_gradient_is_not_overwritten_by_the_next():

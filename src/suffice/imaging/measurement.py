@@ -67,7 +67,7 @@ class General:
 
     def __init__(self, A: Any, shape: tuple[int, ...], dtype: Any, *, norm: float | None, least: float) -> None:
         try:
-            operator: LinearOperator = A if hasattr(A, "matvec") and hasattr(A, "rmatvec") else aslinearoperator(A)
+            operator: LinearOperator = aslinearoperator(A)
         except TypeError as error:
             raise TypeError(f"A must be a matrix or a linear operator, got {type(A).__name__}") from error
         self.operator, self.shape, self.dtype = operator, shape, np.dtype(dtype)
@@ -87,17 +87,14 @@ class General:
         return max(self.rows, self.columns) * EPS
 
     def apply(self, x: Pixels) -> Pixels:
-        return self._batched(self.operator.matvec, x, len(self.shape))
+        if x.ndim == len(self.shape):
+            return np.asarray(self.operator.matvec(x.reshape(-1)))
+        return np.asarray(self.operator.matmat(x.reshape(len(x), -1).T)).T
 
     def adjoint(self, y: Pixels) -> Pixels:
-        pulled = self._batched(self.operator.rmatvec, y, 1)
-        return pulled.reshape(*pulled.shape[:-1], *self.shape)
-
-    @staticmethod
-    def _batched(product: Any, v: Pixels, axes: int) -> Pixels:
-        if v.ndim == axes:
-            return np.asarray(product(v.reshape(-1)))
-        return np.array([np.asarray(product(row.reshape(-1))) for row in v])
+        if y.ndim == 1:
+            return np.asarray(self.operator.rmatvec(y)).reshape(self.shape)
+        return np.asarray(self.operator.rmatmat(y.T)).T.reshape(len(y), *self.shape)
 
     def _random(self, rng: np.random.Generator, n: int, kind: str) -> Pixels:
         v = rng.standard_normal(n)
@@ -127,6 +124,5 @@ class General:
                     f"norm must be given for an operator with more than {DENSE_GRAM_SIZE} columns, got {self.columns}: "
                     "an upper bound on its largest singular value, which its products alone cannot prove"
                 )
-            units = np.eye(self.columns, dtype=self.dtype)
-            return self._bound(np.stack([np.asarray(self.operator.matvec(unit)) for unit in units], 1))
+            return self._bound(np.asarray(self.operator.matmat(np.eye(self.columns, dtype=self.dtype))))
         return squared_norm_bound(known)

@@ -22,14 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse as sp
 
 from suffice.arrays import Array
-from suffice.imaging.variation import NO_IMAGE, Variation, differences
+from suffice.imaging.variation import NO_IMAGE, Pixels, Variation, as_rows, inner
 from suffice.penalties.prox import Zero
 from suffice.solvers.certificate import RECOMPUTED, Evidence
 from suffice.solvers.line_search import search
@@ -41,7 +39,7 @@ DENSE_SIZE = 1024
 @dataclass(frozen=True)
 class VariationState:
     x: Array
-    dual: Array | None = None  # w, one row per component of a difference
+    dual: Pixels | None = None  # w, as differences are
     gradient: Array | None = field(default=None, metadata=RECOMPUTED)
     evidence: Evidence | None = field(default=None, metadata=RECOMPUTED)
 
@@ -74,14 +72,14 @@ class NewtonTV:
         f, x = problem.f, state.x
         assert isinstance(f, Variation)
         g = f.gradient(x) if state.gradient is None else state.gradient
-        d, eta = (_components(part, f) for part in f.slopes(f.pixels(x)))
+        d, eta = f.slopes(f.pixels(x))
         w = np.zeros_like(d) if state.dual is None else state.dual
         s = _solver(f, d, eta, w)(-g)
         found = search(problem, Evidence(x, NO_IMAGE, g), x + s, NO_IMAGE)
         x_new = found.x if found.t > 0.0 else x - g / problem.L
-        d_change = _components(f.slopes(f.pixels(s))[0], f)
-        w_new = (d + d_change) / eta - w * np.sum(d * d_change, axis=0) / eta**2
-        w_new /= np.maximum(np.sqrt(np.sum(w_new * w_new, axis=0)), 1.0)
+        d_change = f.slopes(f.pixels(s))[0]
+        w_new = (d + d_change) / eta - w * inner(d, d_change) / eta**2
+        w_new /= np.maximum(np.sqrt(inner(w_new, w_new)), 1.0)
         gradient = f.gradient(x_new) if found.gradient is None or found.t == 0.0 else found.gradient
         return VariationState(x_new, w_new, gradient, Evidence(x_new, NO_IMAGE, gradient))
 
@@ -93,7 +91,7 @@ def has_factor(f: Variation) -> bool:
 
 def hessian_solver(f: Variation, x: Array) -> Callable[[Array], Array]:
     """B -> (hess f(x))^-1 B, for a vector B or a matrix."""
-    d, eta = (_components(part, f) for part in f.slopes(f.pixels(x)))
+    d, eta = f.slopes(f.pixels(x))
     return _solver(f, d, eta, d / eta)
 
 
@@ -101,74 +99,23 @@ def _banded(f: Variation) -> bool:
     return f.operator is None and f.weights is None and f.axes == 1
 
 
-def _components(part: Array, f: Variation) -> Array:
-    """Differences as rows of real numbers, one per axis and part of a pixel; eta as one row."""
-    if part.ndim == f.axes:
-        return part.reshape(1, -1)
-    parts = (part.real, part.imag) if part.dtype.kind == "c" else (part,)
-    return np.array([half[k].ravel() for k in range(f.axes) for half in parts])
-
-
-def _solver(f: Variation, d: Array, eta: Array, w: Array) -> Callable[[Array], Array]:
+def _solver(f: Variation, d: Pixels, eta: Array, w: Pixels) -> Callable[[Array], Array]:
     """The inverse of the matrix of a step, for vectors and matrices; it is the Hessian's where w = d / eta."""
-    eta, q = eta[0], len(d)
-    C = np.empty((q, q, len(eta)))  # the matrices (1 - w d^T / eta) alpha / eta, symmetrised, one per pixel
-    for r in range(q):
-        for t in range(q):
-            C[r, t] = (float(r == t) - 0.5 * (w[r] * d[t] + d[r] * w[t]) / eta) * (f.alpha / eta)
-    if _banded(f):
-        bands = _bands(f, C)[-f.size :]  # a single pixel has one diagonal only
-        bands[-1] += 1.0 + f.eps_l2
-        return lambda rhs: scipy.linalg.solveh_banded(bands, rhs, check_finite=False)
-    H = f.gram + _dense(f, C)
-    H[np.diag_indices(f.size)] += f.eps_l2
-    factor = scipy.linalg.cho_factor(H, overwrite_a=True, check_finite=False)
-    return lambda rhs: scipy.linalg.cho_solve(factor, rhs)
-
-
-def _bands(f: Variation, C: Array) -> Array:
-    """D^T C D in one dimension: its diagonals from the outermost on, as LAPACK stores the upper triangle."""
-    q, n = len(C), C.shape[2]
-    if f.boundary == "free":
-        C[:, :, 0] = 0.0
-    width = 2 * q - 1
-    bands = np.zeros((width + 1, q * n))
-    for r in range(q):
-        for t in range(q):
-            if r <= t:  # difference i has pixel i and the one before it
-                bands[width - (t - r), t::q] += C[r, t]
-                bands[width - (t - r), t : q * (n - 1) : q] += C[r, t, 1:]
-            bands[width - (q + t - r), q + t :: q] -= C[r, t, 1:]
-    return bands
-
-
-def _dense(f: Variation, C: Array) -> Array:
-    H = np.zeros((f.size, f.size))
-    if f.axes == 1:
-        bands = _bands(f, C)
-        width = len(bands) - 1
-        for k in range(min(width, f.size - 1) + 1):
-            i = np.arange(f.size - k)
-            H[i, i + k] = H[i + k, i] = bands[width - k, k:]
-        return H
-    D = _difference_matrices(f.shape, f.size, f.boundary)
-    for r in range(len(D)):
-        for t in range(len(D)):
-            H += (D[r].T @ sp.diags_array(C[r, t]) @ D[t]).toarray()
-    return H
-
-
-@lru_cache(maxsize=4)
-def _difference_matrices(shape: tuple[int, ...], size: int, boundary: str) -> list[sp.csr_array]:
-    """D as sparse matrices on the flat real vector, one per row of `_components`."""
-    n = int(np.prod(shape))
-    along = []
-    for k in range(len(shape)):
-        columns = [
-            differences(unit.reshape(shape), len(shape), boundary)[k].ravel() for unit in np.eye(n)
-        ]  # small images only
-        along.append(sp.csr_array(np.array(columns).T))
-    if size == n:
-        return along
-    parts = (np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]]))
-    return [sp.csr_array(sp.kron(one, part, format="csr")) for one in along for part in parts]
+    # Pixels three apart have no neighbour in common: one product gives the columns of all of them.
+    parts = f.size // eta.size
+    at = np.indices(f.shape).reshape(f.axes, -1).repeat(parts, axis=1)
+    colour = 3 ** np.arange(f.axes) @ (at % 3) * parts + np.arange(f.size) % parts
+    units = (colour == np.arange(3**f.axes * parts)[:, None]).astype(np.float64)
+    sums = as_rows(f.variation_product(d, eta, w)(f.pixels(units)))
+    if not _banded(f):
+        near = (np.abs(at[:, :, None] - at[:, None, :]) <= 1).all(axis=0)
+        H = f.gram + np.where(near, sums[colour], 0.0)
+        H[np.diag_indices(f.size)] += f.eps_l2
+        factor = scipy.linalg.cho_factor(H, overwrite_a=True, check_finite=False)
+        return lambda rhs: scipy.linalg.cho_solve(factor, rhs)
+    width, n = min(2 * parts - 1, f.size - 1), f.size
+    bands = np.zeros((width + 1, n))  # as LAPACK has them: the outermost first
+    for k in range(width + 1):
+        bands[width - k, k:] = np.where(at[0, k:] - at[0, : n - k] <= 1, sums[colour[k:], np.arange(n - k)], 0.0)
+    bands[-1] += 1.0 + f.eps_l2
+    return lambda rhs: scipy.linalg.solveh_banded(bands, rhs, check_finite=False)

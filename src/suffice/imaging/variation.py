@@ -73,6 +73,17 @@ def flat(image: Pixels) -> Array:
     return np.ascontiguousarray(image).view(np.float64).reshape(-1)
 
 
+def as_rows(images: Pixels) -> Array:
+    """Several images, each as a real vector."""
+    return np.ascontiguousarray(images).view(np.float64).reshape(len(images), -1)
+
+
+def inner(d: Pixels, e: Pixels) -> Array:
+    """d . e at every pixel."""
+    product: Array = np.sum((np.conj(d) * e).real, axis=0)
+    return product
+
+
 class _Scratch(threading.local):
     """Arrays that never leave this module, kept for the next gradient: fresh memory costs more than the arithmetic."""
 
@@ -145,19 +156,15 @@ class Variation:
 
     def __eq__(self, other: object) -> bool:
         return (
-            isinstance(other, Variation) and self.like(other) and (self.y is other.y or np.array_equal(self.y, other.y))
-        )
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def like(self, other: Variation) -> bool:
-        """Whether the two differ in nothing but their data."""
-        return (
-            (self.shape, self.dtype, self.boundary) == (other.shape, other.dtype, other.boundary)
+            isinstance(other, Variation)
+            and (self.shape, self.dtype, self.boundary) == (other.shape, other.dtype, other.boundary)
             and (self.alpha, self.eps_tv, self.eps_l2) == (other.alpha, other.eps_tv, other.eps_l2)
             and self.operator == other.operator
             and (self.weights is other.weights or np.array_equal(self.weights, other.weights))  # type: ignore[arg-type]
+            and (self.y is other.y or np.array_equal(self.y, other.y))
         )
+
+    __hash__ = None  # type: ignore[assignment]
 
     @property
     def axes(self) -> int:
@@ -216,9 +223,6 @@ class Variation:
     def value_at(self, x: Array, image: Array) -> float:
         return self.value(x)
 
-    def gradient_at(self, x: Array, image: Array) -> Array:
-        return flat(self.gradient_of(self.pixels(x), self.y))
-
     def slopes(self, X: Pixels, d: Pixels | None = None, eta: Array | None = None) -> tuple[Pixels, Array]:
         """D x and eta, into the arrays given if any."""
         d = differences(X, self.axes, self.boundary, d)
@@ -228,8 +232,8 @@ class Variation:
         eta += self.eps_tv * self.eps_tv
         return d, np.sqrt(eta, out=eta)
 
-    def gradient_of(self, X: Pixels, y: Pixels) -> Pixels:
-        """The gradient for image(s) X and data y; with a batch of images, y is a batch of data."""
+    def gradient_at(self, x: Array, image: Array) -> Array:
+        X = self.pixels(x)
         d = _scratch.array("d", (self.axes, *X.shape), X.dtype)
         d, eta = self.slopes(X, d, _scratch.array("eta", X.shape, float))
         np.divide(self.alpha, eta, out=eta)
@@ -237,16 +241,20 @@ class Variation:
         gradient = adjoint_differences(d, self.boundary)
         if self.operator is None and self.weights is None:
             rest: Pixels = np.multiply(X, 1.0 + self.eps_l2, out=d[0])
-            rest -= y
+            rest -= self.y
             gradient += rest
-            return gradient
-        misfit = X - y if self.operator is None else self.operator.apply(X) - y
+            return flat(gradient)
+        gradient += self._pulled(X if self.operator is None else self.operator.apply(X), self.y)
+        gradient += self.eps_l2 * X
+        return flat(gradient)
+
+    def _pulled(self, measured: Pixels, y: Pixels | float = 0.0) -> Pixels:
+        """A^H w (A x - y) from A x."""
+        misfit = measured - y
         if self.weights is not None:
             misfit *= self.weights
         pulled = misfit if self.operator is None else self.operator.adjoint(misfit)
-        gradient += pulled if gradient.dtype.kind == "c" or pulled.dtype.kind != "c" else pulled.real
-        gradient += self.eps_l2 * X
-        return gradient
+        return pulled if np.dtype(self.dtype).kind == "c" or pulled.dtype.kind != "c" else pulled.real
 
     def cross(self, x: Array, name: str) -> Array:
         """d grad f(x) / d alpha, eps_tv or eps_l2."""
@@ -256,23 +264,29 @@ class Variation:
         d = d / eta if name == "alpha" else d * (-self.alpha * self.eps_tv / eta**3)
         return flat(adjoint_differences(d, self.boundary))
 
+    def variation_product(self, d: Pixels, eta: Array, w: Pixels) -> Callable[[Pixels], Pixels]:
+        """Images e -> alpha D^T diag((1 - (w d^T + d w^T) / (2 eta)) / eta) D e."""
+
+        def product(images: Pixels) -> Pixels:
+            e = differences(images, self.axes, self.boundary)
+            turned = inner(w[:, None], e) * d[:, None] + inner(d[:, None], e) * w[:, None]
+            return adjoint_differences((e - turned / (2.0 * eta)) * (self.alpha / eta), self.boundary)
+
+        return product
+
     def hessian_at(self, x: Array) -> Callable[[Array], Array]:
         """V -> the Hessian at x times the columns of V, by products with A and D."""
         d, eta = self.slopes(self.pixels(x))
+        bend = self.variation_product(d, eta, d / eta)
 
         def product(V: Array) -> Array:
             images = self.pixels(np.ascontiguousarray(V.T))
-            e = differences(images, self.axes, self.boundary)
-            along = np.sum((np.conj(d)[:, None] * e).real, axis=0) / (eta * eta)
-            bent = adjoint_differences((e - along * d[:, None]) * (self.alpha / eta), self.boundary)
-            data = images if self.operator is None else self.operator.apply(images)
-            data = data if self.weights is None else self.weights * data
-            data = data if self.operator is None else self.operator.adjoint(data)
-            bent += data if bent.dtype.kind == "c" or data.dtype.kind != "c" else data.real
-            bent += self.eps_l2 * images
-            return np.ascontiguousarray(bent).view(np.float64).reshape(len(images), -1).T
+            return as_rows(bend(images) + self._of_data(images) + self.eps_l2 * images).T
 
         return product
+
+    def _of_data(self, images: Pixels) -> Pixels:
+        return self._pulled(images if self.operator is None else self.operator.apply(images))
 
     def hessian_diagonal(self, x: Array) -> Array:
         """Roughly that of the Hessian at x: A^H w A counts as if all its diagonal were the same."""
@@ -290,17 +304,7 @@ class Variation:
     @cached_property
     def gram(self) -> Array:
         """A^H w A as a matrix on the flat real vector, for small images."""
-        n = math.prod(self.shape)
-        units = np.eye(n, dtype=self.dtype).reshape(n, *self.shape)
-        A = (units if self.operator is None else self.operator.apply(units)).reshape(n, -1).T
-        w = np.ones(len(A)) if self.weights is None else self.weights.reshape(-1)
-        gram = A.conj().T @ (w[:, None] * A)
-        if np.dtype(self.dtype).kind != "c":
-            return np.ascontiguousarray(gram.real)
-        real = np.empty((2 * n, 2 * n))
-        real[::2, ::2] = real[1::2, 1::2] = gram.real
-        real[1::2, ::2], real[::2, 1::2] = gram.imag, -gram.imag
-        return real
+        return as_rows(self._of_data(self.pixels(np.eye(self.size))))
 
     @property
     def rounding_is_known(self) -> bool:
