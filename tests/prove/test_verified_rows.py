@@ -93,7 +93,7 @@ def test_problems_that_are_solved_together_are_verified_where_nothing_else_is_le
     design = Design.of(array(library, X))
     problem = problems.ElasticNetLogistic(design, y)
     asked = [problem.at(l1=l1, l2=1e-13) for l1 in (0.01, 0.02)]
-    for solution in solve_together(asked, within=[1e-8, 1e-8], solver="auto") if library != "numpy" else ():
+    for solution in solve_together(asked, within=[1e-8, 1e-8]) if library != "numpy" else ():
         assert solution.certificate.rule == "verified" and solution.reached
 
 
@@ -105,5 +105,5 @@ def test_a_small_radius_that_rounding_leaves_is_not_worth_a_verification(monkeyp
     X, y = data("logistic", rows=300)
     problem = problems.ElasticNetLogistic(torch.asarray(X), y)
     for l2, tried in ((0.1, 0), (1e-13, 1)):
-        (solution,) = solve_together([problem.at(l1=0.01, l2=l2)], within=[0.0], solver="auto")
+        (solution,) = solve_together([problem.at(l1=0.01, l2=l2)], within=[0.0])
         assert solution.outcome is Outcome.PRECISION and len(asked) == tried

@@ -1,7 +1,5 @@
 """Many solves at a time: what goes together, and what must not."""
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 
@@ -9,8 +7,7 @@ from suffice import solve
 from suffice.problems import Denoising, ElasticNet, ElasticNetPoisson
 from suffice.solvers.fista import Fista
 from suffice.solvers.many import solve_each
-from suffice.solvers.solution import Ask, Batching
-from tests.batches import solve_together
+from suffice.solvers.solution import Ask
 
 rng = np.random.default_rng(0)
 X, y = rng.standard_normal((30, 5)), rng.standard_normal(30)
@@ -18,27 +15,6 @@ MODEL = ElasticNet(X, y)
 COLUMNS = [MODEL.at(l1=0.1, l2=l2) for l2 in (0.1, 0.01)]
 IMAGES = [Denoising(one, eps_tv=0.1, eps_l2=0.1).at(alpha=0.5) for one in rng.standard_normal((2, 8))]
 OTHER = ElasticNet(X[:20], y[:20]).at(l1=0.1, l2=0.1)
-
-
-MADE: list[int] = []
-
-
-@dataclass(frozen=True)
-class Counting(Fista):
-    name: str = "counting"
-
-    def step(self, problem, state):
-        MADE.append(state.k)
-        return super().step(problem, state)
-
-
-@dataclass(frozen=True)
-class Own(Fista):
-    name: str = "own"
-    batches = Fista.batches
-
-    def step(self, problem, state):
-        raise AssertionError("images of one size go together")
 
 
 @pytest.mark.parametrize("solver", ["fista", "fista_adaptive", "gradient_descent", "newton", Fista()])
@@ -51,20 +27,6 @@ def test_answers_come_in_the_order_of_the_asks_whatever_goes_together(solver):
         assert found.problem == problem and found.certificate.radius <= 1e-6
         assert np.linalg.norm(found.x - alone.x) <= 2e-6
         assert solve(problem, within=1e-6, solver=solver, warm=found) is not None
-
-
-def test_a_solver_with_steps_of_its_own_is_not_batched_because_its_base_can_be():
-    MADE.clear()
-    solve_each([Ask(problem, steps=3) for problem in IMAGES], Counting())
-    assert MADE == [0, 1, 2, 0, 1, 2]
-
-
-def test_a_solver_of_ones_own_may_offer_batches():
-    assert isinstance(Own(), Batching)
-    found = solve_each([Ask(problem, steps=3) for problem in IMAGES], Own())
-    assert [one.x.tolist() for one in found] == [
-        one.x.tolist() for one in solve_together(IMAGES, steps=3, solver="fista")
-    ]
 
 
 @pytest.mark.parametrize("solver", ["fista", "fista_adaptive"])

@@ -31,17 +31,16 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, host, like
-from suffice.cuda.columns import ColumnLosses, ColumnProblems, are_alike, column
+from suffice.cuda.columns import ColumnProblems, are_alike, column
 from suffice.models.intercept import Intercepted
-from suffice.models.linear import LossModel
 from suffice.penalties.prox import L1, l1_least_subgradient
 from suffice.rows.design import Design
 from suffice.solvers.certificate import certify_step
 from suffice.solvers.hessian import LEAST_RIDGE, hessians_of
 from suffice.solvers.minimise import admm_step
 from suffice.solvers.newton import NewtonState
-from suffice.solvers.problem import Canonical
-from suffice.solvers.solution import Ask, Batch, Outcome, Solution
+from suffice.solvers.problem import Composite
+from suffice.solvers.solution import Outcome, Solution
 
 MOST_COLUMNS = 8192  # of X, so that a Hessian of each problem fits
 GIGABYTES = 8.0  # of Hessians at a time
@@ -72,28 +71,24 @@ class NewtonColumns:
 
 
 @dataclass(frozen=True)
-class NewtonBatch(Batch):
-    """Linear models of one X and one psi, with an intercept or without, X an array of torch, as columns of matrices.
-    Folds have weights of their own."""
+class NewtonBatch:
+    """Linear models of one X and one psi, with an intercept or without, X an array of torch, as columns of matrices;
+    immutable like a state. Folds have weights of their own."""
 
     shared: ColumnProblems
     columns: NewtonColumns
-    alone = True
 
     @classmethod
-    def holds(cls, asks: Sequence[Ask]) -> bool:
-        problems = [ask.problem for ask in asks]
+    def holds(cls, problems: Sequence[Composite]) -> bool:
+        """Whether these can be one batch."""
         if not are_alike([problem.smooth for problem in problems]):
             return False
         penalised = all(isinstance(problem.prox, L1) and problem.mu > 0.0 for problem in problems)
         return penalised and goes_together(problems[0].smooth.design)  # type: ignore[attr-defined]
 
     @classmethod
-    def start(cls, solver: Any, problem: Canonical, x: Array) -> NewtonState:
-        return NewtonState(x)
-
-    @classmethod
-    def of(cls, solver: Any, starts: Sequence[Solution]) -> NewtonBatch:
+    def of(cls, starts: Sequence[Solution]) -> NewtonBatch:
+        """A batch that goes on from these."""
         shared = ColumnProblems.of([start.problem for start in starts])  # type: ignore[misc]
         W = like(np.stack([start.x for start in starts], axis=1), shared.l2)
         made = like(np.array([float(start.state.k) for start in starts]), shared.l2)
@@ -101,21 +96,22 @@ class NewtonBatch(Batch):
         return cls(shared, _at(shared, W, shared.design.margins(W), made, ended))
 
     def advanced(self, steps: int) -> NewtonBatch:
+        """The batch after so many further steps."""
         columns = self.columns
         for _ in range(steps):
             columns = _step(self.shared, columns)
         return replace(self, columns=columns)
 
-    def estimates(self, start_radii: Array) -> Array:
+    def estimates(self) -> Array:
+        """The radii that would be proven, but for rounding."""
         return host(self.shared.gaps(self.columns.W, self.columns.G))
 
-    def finite(self) -> npt.NDArray[np.bool_]:
-        return np.asarray(host(self.columns.W.isfinite().all(0)), dtype=np.bool_)
-
     def ended(self) -> npt.NDArray[np.bool_]:
-        return np.asarray(host(self.columns.ended), dtype=np.bool_)
+        """Which problems no step can bring on, or have left the range of floats."""
+        return np.asarray(host(self.columns.ended | ~self.columns.W.isfinite().all(0)), dtype=np.bool_)
 
     def solution(self, j: int, start: Solution) -> Solution:
+        """Where problem j is, with its proof; `start` is where it came from."""
         s, problem = self.columns, self.shared.problems[j]
         x = column(s.W, j)
         if not np.isfinite(x).all():
@@ -130,6 +126,7 @@ class NewtonBatch(Batch):
         return replace(start, x=x, certificate=proof, outcome=Outcome.STEPS, state=state, problem=problem)
 
     def only(self, kept: list[int]) -> NewtonBatch:
+        """The batch without the others."""
         return replace(self, shared=self.shared.only(kept), columns=self.columns.only(kept))
 
 
@@ -213,36 +210,6 @@ def _hessians(design: Design, C: Any, ridge: Any, free: Any, padding: Any, centr
     diagonal = torch.diagonal(H, dim1=1, dim2=2)
     diagonal += torch.where(padding, 1.0, ridge.clamp(min=least))
     return H
-
-
-def solve_systems(
-    models: Sequence[LossModel],
-    ridges: Sequence[float | Array],
-    points: Sequence[Array],
-    supports: Sequence[npt.NDArray[np.intp]],
-    sides: Sequence[Array],
-) -> list[Array]:
-    """H^-1 B for every one of some models that are alike: H = X^T C X + ridge at its point, on its support. An H that
-    is not finite raises an ArithmeticError."""
-    torch, design, losses = _torch(), models[0].design, ColumnLosses.of(models)
-    C = losses.curvature(losses.shifted(design.margins(np.stack(points, axis=1))))
-    size, width = max(len(S) for S in supports), max(B.shape[1] for B in sides)
-    found: list[Array] = []
-    for first in range(0, len(models), _at_once(size)):
-        these = range(first, min(first + _at_once(size), len(models)))
-        free, padding = np.zeros((len(these), size), dtype=np.int64), np.ones((len(these), size), dtype=np.bool_)
-        ridge, B = np.zeros((len(these), size)), np.zeros((len(these), size, width))
-        for k, j in enumerate(these):
-            count, columns = sides[j].shape
-            free[k, :count], padding[k, :count] = supports[j], False
-            ridge[k, :count], B[k, :count, :columns] = ridges[j], sides[j]
-        own, at, void = (like(array, design.X) for array in (ridge, free, padding))
-        H = _hessians(design, C[:, first : first + len(these)], own, at, void, losses.origins is not None)
-        if not bool(H.isfinite().all()):
-            raise ArithmeticError("a Hessian is not finite")
-        solved = host(torch.cholesky_solve(like(B, design.X), _cholesky(H)))
-        found += [solved[k, : len(sides[j]), : sides[j].shape[1]] for k, j in enumerate(these)]
-    return found
 
 
 def _at_once(size: int) -> int:

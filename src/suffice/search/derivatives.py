@@ -32,12 +32,9 @@ from suffice.prove.loss_at import Linear
 from suffice.rows.margins import one_by_one
 from suffice.solvers.sensitivity import (
     Direct,
-    Elsewhere,
     Sensitive,
     Sensitivity,
     Solved,
-    pulled_back,
-    solve_together,
 )
 from suffice.solvers.solution import Solution
 from suffice.space import Space
@@ -81,9 +78,9 @@ def tangent_of(problem: LowerLevel, task: TangentTask) -> Solved | None:
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         sensitivity = Sensitivity.of(problem.at(**task.params), task.x)
         K = problem.cross(task.x, **task.params)
-        if sensitivity is None or K is None or not isinstance(sensitivity.system, Direct | Elsewhere):
+        if sensitivity is None or K is None or not isinstance(sensitivity.system, Direct):
             return None
-        return sensitivity.forward(K, task.slopes, task.accuracy, task.start)
+        return sensitivity.solve(-np.asarray(K @ np.diag(task.slopes)), task.accuracy, task.start)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +129,7 @@ def differentiated(
         derivatives: dict[str, Any] = {"jacobian": np.concatenate([*blocks, J])}
     else:
         solved = _solved(parts, [part.linear.adjoint(2.0 * part.residuals)[:, None] for part in parts])
-        pulls = [pulled_back(part.K, slopes, one.value[:, 0]) for part, one in zip(parts, solved, strict=True)]
+        pulls = [-slopes * np.asarray(part.K.T @ one.value[:, 0]) for part, one in zip(parts, solved, strict=True)]
         of_penalties = evaluation.r[len(evaluation.r) - len(J) :]
         derivatives = {"gradient": np.sum(pulls, axis=0) + 2.0 * (J.T @ of_penalties)}
     if not all(np.isfinite(value).all() for value in derivatives.values()):
@@ -147,9 +144,11 @@ def differentiated(
 
 def _solved(parts: Sequence[Linearised], sides: Sequence[Array]) -> list[Solved]:
     """H^-1 B of every problem, each from its tangent if that is one of this kind."""
-    ones = [part.sensitivity for part in parts if part.sensitivity is not None]
-    starts = [_start(part.solution.tangent, *side.shape) for part, side in zip(parts, sides, strict=True)]
-    return solve_together(ones, sides, [_accuracy(part.solution) for part in parts], starts)
+    return [
+        part.sensitivity.solve(side, _accuracy(part.solution), _start(part.solution.tangent, *side.shape))
+        for part, side in zip(parts, sides, strict=True)
+        if part.sensitivity is not None
+    ]
 
 
 def with_known(evaluation: Evaluation, before: Evaluation | None) -> Evaluation:

@@ -23,12 +23,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from suffice.arrays import Array
-from suffice.cuda.newton_columns import NewtonBatch
 from suffice.models.cox import CoxModel
 from suffice.models.multinomial import Multinomial
 from suffice.penalties.prox import Lasso
@@ -38,7 +36,6 @@ from suffice.solvers.hessian import OfRows, entries, hessians_of
 from suffice.solvers.momentum import FistaState
 from suffice.solvers.newton import PATIENCE, Newton, NewtonState
 from suffice.solvers.problem import Canonical
-from suffice.solvers.solution import Batch
 
 NEWTON, FISTA = Newton(), AdaptiveFista()
 MOST_WHOLE = 3000  # variables of Cox's Hessian, which is one matrix
@@ -53,7 +50,6 @@ class Auto:
     """`newton` or `fista_adaptive`; states are those of the method."""
 
     name: str = "auto"
-    batches: ClassVar[tuple[type[Batch], ...]] = (NewtonBatch,)
 
     def takes(self, problem: Canonical) -> str | None:
         return None if FISTA.takes(problem) is None else NEWTON.takes(problem)

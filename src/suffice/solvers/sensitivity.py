@@ -25,7 +25,7 @@ the kink, or on none: nothing that is proven may rest on it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
@@ -34,15 +34,11 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
 from suffice.arrays import Array
-from suffice.cuda.columns import are_alike
-from suffice.cuda.newton_columns import goes_together, solve_systems
 from suffice.imaging.newton_tv import has_factor, hessian_solver
 from suffice.imaging.variation import Variation
-from suffice.models.linear import LossModel
 from suffice.models.smooth import Plain
 from suffice.penalties.prox import Box, Indices, Lasso
-from suffice.rows.design import largest_matrix
-from suffice.solvers.hessian import OfRows, hessians_of
+from suffice.solvers.hessian import hessians_of
 from suffice.solvers.problem import Canonical, Composite
 from suffice.solvers.quadratic import ByProducts, Product, Quadratic, Solve, conjugate_gradients, on_these, scaled
 
@@ -123,17 +119,7 @@ def _columnwise(product: Solve) -> Solve:
     return lambda V: np.column_stack([np.asarray(product(v), dtype=np.float64) for v in V.T])
 
 
-@dataclass(frozen=True, eq=False)
-class Elsewhere:
-    """H of a linear model at x whose X is an array of torch: made and factored there when it is solved, with those of
-    other models of this X."""
-
-    model: LossModel
-    ridge: float | Array
-    x: Array
-
-
-System = Direct | Iterative | Elsewhere
+System = Direct | Iterative
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,17 +138,12 @@ class Sensitivity:
         system = None if support is None else _system(canonical, x, support)
         return None if support is None or system is None else cls(len(x), support, system)
 
-    def forward(self, K: Any, slopes: Array, accuracy: float, start: Array | None = None) -> Solved:
-        """dX, a column for every parameter; K is taken times diag(slopes)."""
-        return forward_together([self], [K], slopes, [accuracy], [start])[0]
-
-    def adjoint(
-        self, K: Any, slopes: Array, c: Array, accuracy: float, start: Array | None = None
-    ) -> tuple[Array, Solved]:
-        """The gradient of a function with d/dx = c, and q, on all variables."""
-        q = solve_together([self], [c[:, None]], [accuracy], [None if start is None else start[:, None]])[0]
-        q = Solved(q.value[:, 0], q.work, q.iterated)
-        return pulled_back(K, slopes, q.value), q
+    def solve(self, B: Array, accuracy: float, start: Array | None = None) -> Solved:
+        """H^-1 B on the support, and 0 elsewhere."""
+        solved = self.system.solve(B[self.support], None if start is None else start[self.support], accuracy)
+        value = np.zeros_like(B)
+        value[self.support] = solved.value
+        return replace(solved, value=value)
 
 
 def matrix_of(product: Callable[[Array], Array], adjoint: Callable[[Array], Array], shape: tuple[int, int]) -> Any:
@@ -177,55 +158,6 @@ def matrix_of(product: Callable[[Array], Array], adjoint: Callable[[Array], Arra
     )
 
 
-def forward_together(
-    ones: Sequence[Sensitivity],
-    crosses: Sequence[Any],
-    slopes: Array,
-    accuracies: Sequence[float],
-    starts: Sequence[Array | None],
-) -> list[Solved]:
-    """dX of several problems."""
-    sides = [-np.asarray(K @ np.diag(slopes)) for K in crosses]
-    return solve_together(ones, sides, accuracies, starts)
-
-
-def pulled_back(K: Any, slopes: Array, q: Array) -> Array:
-    """- diag(slopes) K^T q."""
-    result: Array = -slopes * np.asarray(K.T @ q)
-    return result
-
-
-def solve_together(
-    ones: Sequence[Sensitivity], sides: Sequence[Array], accuracies: Sequence[float], starts: Sequence[Array | None]
-) -> list[Solved]:
-    """H^-1 B on the support and 0 elsewhere, for several problems; those whose X is on a device are factored there
-    together."""
-    found: list[Solved | None] = [None] * len(ones)
-    away: dict[tuple[Any, ...], list[int]] = {}
-
-    def keep(j: int, solved: Solved) -> None:
-        value = np.zeros((ones[j].size, *sides[j].shape[1:]))
-        value[ones[j].support] = solved.value
-        found[j] = replace(solved, value=value)
-
-    for j, one in enumerate(ones):
-        if isinstance(one.system, Elsewhere):
-            model = one.system.model
-            away.setdefault((id(model.design.X), model.loss, type(model)), []).append(j)
-        else:
-            known = starts[j]
-            start = None if known is None else known[one.support]
-            keep(j, one.system.solve(sides[j][one.support], start, accuracies[j]))
-    for members in away.values():
-        systems = [system for j in members if isinstance(system := ones[j].system, Elsewhere)]
-        models, ridges, points = zip(*((one.model, one.ridge, one.x) for one in systems), strict=True)
-        supports = [ones[j].support for j in members]
-        parts = [sides[j][support] for j, support in zip(members, supports, strict=True)]
-        for j, value in zip(members, solve_systems(models, ridges, points, supports, parts), strict=True):
-            keep(j, Solved(value, 1.0, False))
-    return [one for one in found if one is not None]
-
-
 def _support(problem: Canonical, x: Array) -> Indices | None:
     if isinstance(problem.g, Box):
         return np.flatnonzero((x > problem.g.lower) & (x < problem.g.upper))
@@ -238,10 +170,6 @@ def _system(problem: Canonical, x: Array, S: Indices) -> System | None:
     if len(S) == 0:
         return Direct(np.zeros_like)
     term, hessians, ridge = problem.term, hessians_of(problem), on_these(problem.ridge, S)
-    if isinstance(hessians, OfRows):
-        model, l2 = hessians.term, hessians.term.l2 + problem.ridge
-        if are_alike([model]) and goes_together(model.design) and len(S) <= largest_matrix(model.design):
-            return Elsewhere(model, on_these(l2, S), x)
     if hessians is not None:
         return _of_quadratic(hessians.exact(x, S))
     if isinstance(term, Variation):

@@ -1,19 +1,16 @@
 """What a solve is asked for, what it gives, and what a method has to offer.
 
 A solver is two functions, `start` and `step`, on immutable states that carry the evidence for a certificate. It may
-say which problems it takes (`Selective`), and that it can make the steps of several problems at a time (`Batching`).
+say which problems it takes (`Selective`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, ClassVar, Protocol, Self, runtime_checkable
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any, Protocol, runtime_checkable
 
 from suffice.arrays import EPS, Array, frozen, norm
 from suffice.solvers.certificate import (
@@ -101,65 +98,6 @@ class Ask:
     max_steps: float | None = None
     enough: Callable[[Solution], bool] | None = None
     certificate: Rule = "tightest"
-
-
-class Batch:
-    """Several problems whose steps are made at a time, in one iteration on matrices; immutable like a state."""
-
-    alone = False  #: whether a single problem goes this way, too
-    again = 0.9  #: the share of an estimated radius whose proof rounding has spoilt, at which the next proof is tried
-
-    @classmethod
-    def holds(cls, asks: Sequence[Ask]) -> bool:
-        """Whether these can be one batch."""
-        raise NotImplementedError
-
-    @classmethod
-    def start(cls, solver: Any, problem: Canonical, x: Array) -> Any:
-        """The solver's state at x as the batch wants it."""
-        return solver.start(problem, x)
-
-    @classmethod
-    def of(cls, solver: Any, starts: Sequence[Solution]) -> Self:
-        """A batch that goes on from these."""
-        raise NotImplementedError
-
-    def advanced(self, steps: int) -> Self:
-        """The batch after so many further steps."""
-        raise NotImplementedError
-
-    def estimates(self, start_radii: Array) -> Array:
-        """The radii that would be proven, but for rounding."""
-        raise NotImplementedError
-
-    def finite(self) -> npt.NDArray[np.bool_]:
-        """Which problems are still in the range of floats."""
-        raise NotImplementedError
-
-    def ended(self) -> npt.NDArray[np.bool_] | bool:
-        """Which problems no step can bring on, as far as the method can tell."""
-        return False
-
-    def start_radius(self, j: int) -> float:
-        """A proven bound on the distance of problem j's start, after the very first step from there, where a rule needs
-        it."""
-        return math.inf
-
-    def solution(self, j: int, start: Solution) -> Solution:
-        """Where problem j is, with its proof; `start` is where it came from."""
-        raise NotImplementedError
-
-    def only(self, kept: list[int]) -> Self:
-        """The batch without the others."""
-        raise NotImplementedError
-
-
-@runtime_checkable
-class Batching(Protocol):
-    """A solver that can make the steps of several problems at a time. A class derived from it with steps of its own has
-    to say so again."""
-
-    batches: ClassVar[tuple[type[Batch], ...]]
 
 
 def out_of_reach(proof: Certificate, within: float) -> bool:

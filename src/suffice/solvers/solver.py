@@ -26,7 +26,7 @@ from suffice.solvers.fista import AdaptiveFista, Fista, GradientDescent
 from suffice.solvers.newton import Newton
 from suffice.solvers.problem import Canonical, Composite
 from suffice.solvers.quadratic import NoFactorError
-from suffice.solvers.solution import Batch, Outcome, Selective, Solution, Solver, initial_radius, out_of_reach, patience
+from suffice.solvers.solution import Outcome, Selective, Solution, Solver, initial_radius, out_of_reach, patience
 
 SOLVERS: dict[str, Solver] = {
     solver.name: solver for solver in (Auto(), Fista(), AdaptiveFista(), GradientDescent(), Newton())
@@ -161,11 +161,16 @@ def _iterate(
 
 
 def begun(
-    problem: Composite, solver: str | Solver, warm: Solution | Array | None, rule: str, batch: type[Batch] = Batch
+    problem: Composite,
+    solver: str | Solver,
+    warm: Solution | Array | None,
+    rule: str,
+    state_at: Callable[[Array], Any] | None = None,
 ) -> Solution:
-    """A solve of no steps, from where `warm` is; states are those that the batch wants."""
+    """A solve of no steps, from where `warm` is."""
     refuse(solver, problem)
-    state = batch.start(find_solver(solver), problem.canonical, start_point(problem, warm))
+    x = start_point(problem, warm)
+    state = find_solver(solver).start(problem.canonical, x) if state_at is None else state_at(x)
     return Solution(state.x, Certificate(math.inf, rule), 0, Outcome.STEPS, solver, state, problem=problem)
 
 
