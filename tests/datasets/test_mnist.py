@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import sklearn.datasets
 
 from suffice.datasets import _mnist, load_mnist, load_mnist_full
 
@@ -117,7 +116,7 @@ def test_full_reads_idx_files(tmp_path, arrays, compressed):
 def test_full_lists_missing_files(tmp_path, arrays):
     write(tmp_path, arrays)
     (tmp_path / "t10k-labels-idx1-ubyte").unlink()
-    with pytest.raises(FileNotFoundError, match=r"t10k-labels-idx1-ubyte \(plain or .gz\).*OpenML") as caught:
+    with pytest.raises(FileNotFoundError, match=r"t10k-labels-idx1-ubyte \(plain or .gz\) not found") as caught:
         load_mnist_full(tmp_path)
     assert "train-images" not in str(caught.value)
 
@@ -148,21 +147,3 @@ def test_damaged_idx_files_are_named(tmp_path, name, content, message):
     with pytest.raises(ValueError, match=message) as caught:
         _mnist.read_idx(path)
     assert str(path) in str(caught.value)
-
-
-def test_full_falls_back_to_the_openml_cache(tmp_path, monkeypatch):
-    def fetch_openml(name, *, version, data_home, **kwargs):
-        assert (name, version, data_home) == ("mnist_784", 1, tmp_path)
-        rows = np.arange(70_000)
-        return rows[:, None].astype(float), (rows % 10).astype(str).astype(object)
-
-    monkeypatch.setattr(sklearn.datasets, "fetch_openml", fetch_openml)
-    with pytest.raises(FileNotFoundError, match="OpenML"):  # nothing cached: nothing is fetched
-        load_mnist_full(tmp_path)
-
-    cached = tmp_path / "openml/openml.org/data/v1/download/52667/mnist_784.arff.gz"
-    cached.parent.mkdir(parents=True)
-    cached.touch()
-    mnist = load_mnist_full(tmp_path)
-    assert mnist.X_train[-1] == 59_999 and mnist.X_test[0] == 60_000
-    assert mnist.y_train.shape == (60_000,) and mnist.y_test[:3].tolist() == [0, 1, 2]

@@ -75,32 +75,21 @@ def load_mnist(part: Part = "tuning", pixels: Pixels = "raw") -> Mnist:
 def load_mnist_full(folder: str | os.PathLike[str], pixels: Pixels = "raw") -> Mnist:
     """All 60,000 + 10,000 images from a folder of yours; images are never downloaded.
 
-    The folder holds either the four idx files under their original names (`train-images-idx3-ubyte` and so on, plain or
-    `.gz`), or scikit-learn's cache of OpenML's `mnist_784`, that is, it was once the `data_home` of
-    `sklearn.datasets.fetch_openml("mnist_784", version=1)`. The idx files are much faster to read, and win if both are
-    there. `pixels` are as in `load_mnist`. FileNotFoundError, with the names of missing idx files, if the folder has
-    neither; ValueError if a file is damaged, or images and labels differ in number.
+    The folder holds the four idx files under their original names (`train-images-idx3-ubyte` and so on), plain or
+    `.gz`. `pixels` are as in `load_mnist`. FileNotFoundError with the names of those that are missing; ValueError if a
+    file is damaged, or images and labels differ in number.
     """
     _check_pixels(pixels)
     folder = Path(folder)
     paths = {name: path for name in IDX_FILES for path in (folder / f"{name}.gz", folder / name) if path.is_file()}
     missing = [name for name in IDX_FILES if name not in paths]
-    if not missing:
-        X_train, y_train, X_test, y_test = (read_idx(paths[name]) for name in IDX_FILES)
-        for kind, X, y in (("training", X_train, y_train), ("test", X_test, y_test)):
-            if len(X) != len(y):
-                raise ValueError(f"{folder} has {len(X)} {kind} images but {len(y)} {kind} labels")
-        return _assemble(X_train, y_train, X_test, y_test, pixels)
-    if any((folder / "openml").rglob("mnist_784.arff*.gz")):
-        from sklearn.datasets import fetch_openml
-
-        look: Any = {"return_X_y": True, "as_frame": False, "parser": "liac-arff"}  # the other parser needs pandas
-        X, y = fetch_openml("mnist_784", version=1, data_home=folder, **look)
-        return _assemble(X[:60_000], y[:60_000], X[60_000:], y[60_000:], pixels)
-    raise FileNotFoundError(
-        f"no MNIST in {folder}: {', '.join(missing)} (plain or .gz) not found, "
-        "and no scikit-learn cache of OpenML's mnist_784 either"
-    )
+    if missing:
+        raise FileNotFoundError(f"no MNIST in {folder}: {', '.join(missing)} (plain or .gz) not found")
+    X_train, y_train, X_test, y_test = (read_idx(paths[name]) for name in IDX_FILES)
+    for kind, X, y in (("training", X_train, y_train), ("test", X_test, y_test)):
+        if len(X) != len(y):
+            raise ValueError(f"{folder} has {len(X)} {kind} images but {len(y)} {kind} labels")
+    return _assemble(X_train, y_train, X_test, y_test, pixels)
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:

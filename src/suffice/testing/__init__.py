@@ -1,5 +1,4 @@
-"""Conformance checks for what users bring: a problem, a solver, a loss, an objective, an adapter, an executor. One call
-each.
+"""Conformance checks for what users bring: a problem, a solver, a loss, an objective, an adapter. One call each.
 
 A proof is worth what its assumptions are worth. Each check looks for a counterexample to what the package relies on,
 in random and in adversarial directions, and raises `ConformanceError` with the numbers if it finds one. Silence is
@@ -7,11 +6,9 @@ no proof, but a wrong mu, L, prox, gradient, error bound or certificate rarely s
 
 numerics    problems, solvers, losses, objectives
 adapters    what an adapter says of an estimator
-executors   the same bits as here, and no task lost
 """
 
 from suffice.testing.adapters import check_adapter
-from suffice.testing.executors import check_executor
 from suffice.testing.numerics import (
     ConformanceError,
     check_loss,
@@ -24,7 +21,6 @@ from suffice.testing.numerics import (
 __all__ = [
     "ConformanceError",
     "check_adapter",
-    "check_executor",
     "check_loss",
     "check_objective",
     "check_problem",
