@@ -35,7 +35,7 @@ LOSSES = ("squared", "logistic", "huber", "poisson", "squared hinge")
 PSI: dict[str, Any] = dict(
     zip(LOSSES, (terms.SQUARED, terms.LOGISTIC, terms.HUBER, terms.POISSON, terms.SQUARED_HINGE), strict=True)
 )
-MODELS = {
+MODELS: dict[str, Any] = {
     "squared": problems.ElasticNet,
     "logistic": problems.ElasticNetLogistic,
     "huber": problems.ElasticNetHuber,
@@ -164,7 +164,7 @@ def linear_target(rng: np.random.Generator, loss: str, X: Any, y: Any, weights: 
             smooth = terms.LinearModel(design, y, terms.SQUARED_HINGE, l2)
             return suffice.Composite(smooth, terms.L1(l1), mu=l2, L=smooth.L, size=X.shape[1])
     else:
-        model = MODELS[loss](given, y, sample_weight=weights)
+        model: problems.ElasticNetModel = MODELS[loss](given, y, sample_weight=weights)
         l1_max = model.l1_max
 
         def at(l1: float, l2: float) -> suffice.Composite:

@@ -8,11 +8,9 @@ r"""Ready-made lower-level problems: linear models with an elastic-net penalty, 
 row i has psi(x_i . w + o_i, y_i). `ElasticNetCox` has minus the mean partial log-likelihood in place of the sum.
 
 In scikit-learn's terms: LogisticRegression(C=1/(N (l1 + l2)), l1_ratio=l1/(l1 + l2), fit_intercept=False),
-ElasticNet(alpha=l1 + l2, l1_ratio=l1/(l1 + l2), fit_intercept=False) and, for l1 = 0, PoissonRegressor,
-GammaRegressor and TweedieRegressor(power) with alpha=l2, fit_intercept=False; in glum's terms,
-GeneralizedLinearRegressor(alpha=l1 + l2, l1_ratio=l1/(l1 + l2), fit_intercept=False). There is no intercept: append a
-column of ones to X and it is penalised like the others (`suffice.sklearn.ElasticNetGLM` has one). For l1 >= `l1_max`
-the solution is exactly 0.
+ElasticNet(alpha=l1 + l2, l1_ratio=l1/(l1 + l2), fit_intercept=False) and, for l1 = 0, PoissonRegressor and the like
+with alpha=l2. There is no intercept: append a column of ones to X and it is penalised like the others
+(`suffice.sklearn.ElasticNetGLM` has one). For l1 >= `l1_max` the solution is exactly 0.
 
 Second derivatives of Poisson's, Gamma's, Tweedie's and the negative binomial's losses have no bound, and gradients no
 Lipschitz constant: Newton's method, which `solver="auto"` chooses, solves and certifies them, first-order methods
@@ -147,14 +145,14 @@ class ElasticNetModel(ElasticNetProblem):
     def __init__(self, X: Any, y: Any, loss: MarginLoss, *, sample_weight: Any = None, offset: Any = None) -> None:
         self.design = design_of(X, sample_weight)
         self.loss = loss
-        self.offset = None if offset is None else offsets(offset, self.design.shape[0])
+        self.offset = None if offset is None else self.design.rows.rows_of(offsets(offset, self.design.shape[0]))
         labelled = isinstance(loss, Labelled)
         function = self._targets if labelled else getattr(loss, "targets", Real().targets)  # which travels
         self.y = self.design.rows.targets(y, function, labelled)  # lives with X
-        self.offset = None if self.offset is None else self.design.rows.rows_of(self.offset)
 
     def _targets(self, y: Any) -> Array:
-        return getattr(self.loss, "targets", Real().targets)(y)
+        targets, self.classes = signs(y)
+        return targets
 
     def _model(self, l2: float) -> LossModel:
         return LinearModel(self.design, self.y, self.loss, l2, self.offset)
@@ -164,7 +162,16 @@ class ElasticNetModel(ElasticNetProblem):
         return {"l1": (1.0, 0.0), "l2": (0.0, 1.0)}
 
 
-class ElasticNetLogistic(ElasticNetModel):
+class _Named(ElasticNetModel):
+    """With a loss of its own."""
+
+    of: MarginLoss
+
+    def __init__(self, X: Any, y: Any, *, sample_weight: Any = None, offset: Any = None) -> None:
+        super().__init__(X, y, self.of, sample_weight=sample_weight, offset=offset)
+
+
+class ElasticNetLogistic(_Named):
     """Elastic-net logistic regression; y holds two distinct labels of any kind, the larger one being "positive".
 
     It minimises sum_i a_i log(1 + exp(-y_i x_i . w)) + (l2/2) ||w||^2 + l1 ||w||_1, the labels being -1 and 1.
@@ -173,98 +180,73 @@ class ElasticNetLogistic(ElasticNetModel):
     problems.
     """
 
-    def __init__(self, X: Any, y: Any, *, sample_weight: Any = None, offset: Any = None) -> None:
-        super().__init__(X, y, LOGISTIC, sample_weight=sample_weight, offset=offset)
-
-    def _targets(self, y: Any) -> Array:
-        targets, self.classes = signs(y)
-        return targets
+    of = LOGISTIC
 
 
-class ElasticNet(ElasticNetModel):
-    """Elastic-net least squares: (1/2) sum_i a_i (x_i . w - y_i)^2 + (l2/2) ||w||^2 + l1 ||w||_1.
+class ElasticNet(_Named):
+    """Elastic-net least squares: (1/2) sum_i a_i (x_i . w - y_i)^2 + (l2/2) ||w||^2 + l1 ||w||_1."""
 
-    a_i is 1/N, or `sample_weight` scaled to sum to 1. `at(l1=..., l2=...)` is the problem at fixed penalties. There is
-    no intercept.
-    """
-
-    def __init__(self, X: Any, y: Any, *, sample_weight: Any = None, offset: Any = None) -> None:
-        super().__init__(X, y, SQUARED, sample_weight=sample_weight, offset=offset)
+    of = SQUARED
 
 
 class ElasticNetHuber(ElasticNetModel):
     """Elastic-net regression with Huber's loss: sum_i a_i psi(x_i . w - y_i) + (l2/2) ||w||^2 + l1 ||w||_1, psi(t)
-    being t^2 / 2 up to |t| = delta and linear beyond.
-
-    a_i is 1/N, or `sample_weight` scaled to sum to 1. `at(l1=..., l2=...)` is the problem at fixed penalties. There is
-    no intercept.
-    """
+    being t^2 / 2 up to |t| = delta and linear beyond."""
 
     def __init__(self, X: Any, y: Any, *, delta: float = 1.0, sample_weight: Any = None, offset: Any = None) -> None:
         super().__init__(X, y, Huber(delta), sample_weight=sample_weight, offset=offset)
 
 
-class LogLinkModel(ElasticNetModel):
-    """A model whose margin is the logarithm of the mean; an `exposure` multiplies the mean, its logarithm is an
-    offset."""
+class _LogLink(ElasticNetModel):
+    """A model whose margin is the logarithm of the mean; an `exposure` multiplies the mean of every row, and its
+    logarithm adds to `offset`."""
 
-    def __init__(
-        self, X: Any, y: Any, loss: MarginLoss, *, sample_weight: Any = None, offset: Any = None, exposure: Any = None
-    ) -> None:
+    of: MarginLoss
+
+    def __init__(self, X: Any, y: Any, *, sample_weight: Any = None, offset: Any = None, exposure: Any = None) -> None:
         rows = np.shape(y)[0] if np.ndim(y) else 0
         if exposure is not None:
             of_exposure = exposures(exposure, rows)
             offset = of_exposure if offset is None else of_exposure + offsets(offset, rows)
-        super().__init__(X, y, loss, sample_weight=sample_weight, offset=offset)
+        super().__init__(X, y, self.of, sample_weight=sample_weight, offset=offset)
 
 
-class ElasticNetPoisson(LogLinkModel):
+class ElasticNetPoisson(_LogLink):
     """Elastic-net Poisson regression for counts y >= 0: the mean of y_i is exp(x_i . w), up to terms without w.
 
     `exposure` multiplies the mean of every row; its logarithm adds to `offset`. The gradient has no Lipschitz constant:
     Newton's method, which `solver="auto"` chooses, solves and certifies it, first-order methods refuse it.
     """
 
-    def __init__(self, X: Any, y: Any, *, sample_weight: Any = None, offset: Any = None, exposure: Any = None) -> None:
-        super().__init__(X, y, POISSON, sample_weight=sample_weight, offset=offset, exposure=exposure)
+    of = POISSON
 
 
-class ElasticNetGamma(LogLinkModel):
+class ElasticNetGamma(_LogLink):
     """Elastic-net Gamma regression for y > 0 whose standard deviation is proportional to its mean, exp(x_i . w): the
-    severity of claims, for one.
+    severity of claims, for one. It minimises sum_i a_i (y_i exp(-m_i) + m_i) + (l2/2) ||w||^2 + l1 ||w||_1, m_i = x_i .
+    w + offset_i. `exposure` is as for `ElasticNetPoisson`."""
 
-    It minimises sum_i a_i (y_i exp(-m_i) + m_i) + (l2/2) ||w||^2 + l1 ||w||_1, m_i = x_i . w + offset_i. `exposure`
-    multiplies the mean of every row; its logarithm adds to `offset`.
-    """
-
-    def __init__(self, X: Any, y: Any, *, sample_weight: Any = None, offset: Any = None, exposure: Any = None) -> None:
-        super().__init__(X, y, GAMMA, sample_weight=sample_weight, offset=offset, exposure=exposure)
+    of = GAMMA
 
 
-class ElasticNetTweedie(LogLinkModel):
-    """Elastic-net regression with Tweedie's deviance, 1 < power < 2, for y >= 0 of which a share is 0, such as the cost
-    of claims: the mean is exp(x_i . w), the variance proportional to mean^power.
+class ElasticNetTweedie(_LogLink):
+    """Elastic-net regression with Tweedie's deviance, 1 < `power` < 2, for y >= 0 of which a
+    share is 0, such as the cost of claims: the mean is exp(x_i . w), the variance proportional to mean^power.
+    `exposure` is as for `ElasticNetPoisson`."""
 
-    `exposure` multiplies the mean of every row; its logarithm adds to `offset`.
-    """
-
-    def __init__(
-        self, X: Any, y: Any, *, power: float = 1.5, sample_weight: Any = None, offset: Any = None, exposure: Any = None
-    ) -> None:
-        super().__init__(X, y, Tweedie(power), sample_weight=sample_weight, offset=offset, exposure=exposure)
+    def __init__(self, X: Any, y: Any, *, power: float = 1.5, **rows: Any) -> None:
+        self.of = Tweedie(power)
+        super().__init__(X, y, **rows)
 
 
-class ElasticNetNegativeBinomial(LogLinkModel):
+class ElasticNetNegativeBinomial(_LogLink):
     """Elastic-net negative-binomial regression for counts y >= 0 that vary more than Poisson's: the mean is mu =
-    exp(x_i . w), the variance mu + theta mu^2, with theta given.
+    exp(x_i . w), the variance mu + theta mu^2, with `theta` given. `exposure` is as for
+    `ElasticNetPoisson`."""
 
-    `exposure` multiplies the mean of every row; its logarithm adds to `offset`.
-    """
-
-    def __init__(
-        self, X: Any, y: Any, *, theta: float = 1.0, sample_weight: Any = None, offset: Any = None, exposure: Any = None
-    ) -> None:
-        super().__init__(X, y, NegativeBinomial(theta), sample_weight=sample_weight, offset=offset, exposure=exposure)
+    def __init__(self, X: Any, y: Any, *, theta: float = 1.0, **rows: Any) -> None:
+        self.of = NegativeBinomial(theta)
+        super().__init__(X, y, **rows)
 
 
 class ElasticNetBinomial(ElasticNetModel):
@@ -294,19 +276,9 @@ class ElasticNetCox(ElasticNetProblem):
     exactly 0.
     """
 
-    def __init__(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        ties: str = "efron",
-        sample_weight: Any = None,
-        strata: Any = None,
-        entry: Any = None,
-        offset: Any = None,
-    ) -> None:
+    def __init__(self, X: Any, y: Any, *, ties: str = "efron", offset: Any = None, **rows: Any) -> None:
         self.design = Design.of(X)
-        self.model = CoxModel.of(self.design, y, ties, sample_weight, strata, entry, offset)
+        self.model = CoxModel.of(self.design, y, ties, offset=offset, **rows)
 
     def _model(self, l2: float) -> CoxModel:
         return replace(self.model, l2=l2)
