@@ -23,10 +23,8 @@ for b - e alike. Other losses are asked at b - e and b + e: signs that are large
 
 An offset is a part of the margins, and changes nothing of this.
 
-Every step for b is a pass over the margins. Where rows are read from elsewhere, the first makes the margins as well;
-the last, which asks whether b is what it should be, is one with the pass for the gradient. So a point takes two passes
-over X. There the rounding of b has to be known in advance: a little more than the step before had is assumed, and if it
-comes out larger the pass is made again. Rows at hand keep psi' and psi'' of the last step, and are not asked twice.
+Every step for b is a pass over the margins. Where rows are read from elsewhere, the first makes the margins, so that a
+point takes two passes over X. Rows at hand keep psi' and psi'' of the last step, and are not asked twice.
 """
 
 from __future__ import annotations
@@ -40,8 +38,8 @@ import numpy as np
 
 from suffice.arrays import EPS, Array
 from suffice.lazy import cached_property
-from suffice.models.jobs import At, Balance, Curvature, CurvedPull, OffsetSize, Slack
-from suffice.models.linear import CARRIED, LossModel, Point
+from suffice.models.jobs import Balance, Curvature, CurvedPull, OffsetSize, Slack
+from suffice.models.linear import CARRIED, LossModel
 from suffice.models.margin_losses import LARGEST_EXPONENT, Bending, MarginLoss, slope_and_bend
 from suffice.rows.design import OF_FACTORS
 from suffice.rows.rounding import dot, gamma
@@ -53,7 +51,6 @@ LARGEST_INTERCEPT = 1e155  # of losses without exponentials
 PATIENT = 10  # Newton steps for b: an exponential's have length 1, however far b is
 FAR = 1e3  # a bracket of b that is wider is cut near its ends, too
 CLOSE = 1e-7  # a Newton step for b that is no longer than so is the last one, but for rounding
-AMPLE = 1.5  # times the error of b that is likely
 
 
 def between(low: float, high: float, trial: int) -> float:
@@ -214,12 +211,7 @@ class Intercepted(LossModel):
         return self._with_noise(root, self.rows.run(job, [] if image is None else [image], **given))
 
     def _found(self, image: Any, b: float, low: float, high: float) -> Root:
-        root, last = self._sought(image, b, low, high)
-        return root if last is None else self._balance(image, last)
-
-    def _sought(self, image: Any, b: float, low: float, high: float) -> tuple[Root, float | None]:
-        """What was found at the last b that was asked about, and one that is better, but for rounding the root; None if
-        there is none."""
+        """The root, but for rounding."""
         for trial in range(MOST_STEPS):
             b = min(max(b, low), high)
             root = self._balance(image, b)
@@ -233,9 +225,9 @@ class Intercepted(LossModel):
             low, high = (b, high) if root.s < 0.0 else (low, b)
             inside = low < b - step < high and (trial < PATIENT or trial % 2 == 0)
             if inside and abs(step) <= CLOSE and self._third < math.inf:
-                return root, b - step
+                return self._balance(image, b - step)
             b = b - step if inside else between(low, high, trial)
-        return root, None
+        return root
 
     def _error_of(self, root: Root, image: Any, largest: float) -> float:
         """A proven bound on the error of b, at margins that are no larger."""
@@ -264,34 +256,16 @@ class Intercepted(LossModel):
     # What a point is asked for
 
     def slack(self, x: Array, image: Any, products: float) -> Slack:
-        return self._slack_with(super().slack(x, image, products), image, self.intercept(image)[1])
-
-    def _slack_with(self, off: Slack, image: Any, error_of_b: float) -> Slack:
         """b errs by the largest error of a margin, and has its own."""
+        off = super().slack(x, image, products)
         furthest = off.slack * self.reach + off.least
         if self.offset is not None:
             furthest += off.carried * EPS * (self._largest(image) + 2.0 * self._offset_size[0])
-        return replace(off, carried=off.carried + 2.0, even=furthest + error_of_b)
+        return replace(off, carried=off.carried + 2.0, even=furthest + self.intercept(image)[1])
 
     def given_at(self, image: Any) -> dict[str, Any]:
         slopes = self.root(image).slopes
         return {} if slopes is None else {"slopes": slopes}
-
-    def point_with_b(self, x: Array, image: Any) -> Point | None:
-        """None as well if b errs by more than expected."""
-        known = self.rows.known(image)
-        if known.knows("root", self.owners):
-            return None
-        last, b = self._sought(image, *self._bracket(image))
-        if b is None or not last.second > 0.0:
-            known.keep("root", self.owners, last if b is None else self._balance(image, b))
-            return None
-        expected = AMPLE * ((last.noise or 0.0) / last.second + max(self._third, 1.0) * (b - last.b) ** 2)
-        off = self._slack_with(super().slack(x, image, 1.0), image, expected)
-        job = At(self.loss, b, off=off, balance=Balance(self.loss, b, self._third < math.inf))
-        found = self.rows.run(job, [image], **self.with_norms)
-        known.keep("root", self.owners, self._with_noise(Root(b, 0.0, 0.0), found[2 + self.bounds :]))
-        return self.point_of(found) if self.intercept(image)[1] <= expected else None
 
     def loss_at(self, image: Any) -> float:
         return float(self.rows.known(image).once("loss", self.owners, lambda: super(Intercepted, self).loss_at(image)))

@@ -33,7 +33,7 @@ class Slack:
     carried: float = 0.0
     even: float = 0.0
 
-    def of(self, block: Block, shift: float) -> Array:
+    def of(self, block: Block, shift: Any) -> Array:
         """Of every row."""
         raw = block.margins[0]
         error: Array = self.slack * beside(block["norms"], raw) + (self.least + self.even)
@@ -51,16 +51,16 @@ def beside(a: Any, m: Any) -> Any:
 @dataclass(frozen=True)
 class At(Job):
     """A point: its loss, the gradient of this, X^T (a psi'), and lengths that bound the rounding of the gradient where
-    margins err by no more than `off`. a, y are given; norms and o for the bounds; `slopes` if they are known.
+    margins err by no more than `off`: the loss says which (`lengths`), or they are those of `_lengths`. a, y are given;
+    norms and o for the bounds; `slopes` if they are known.
 
     What is not asked for is not made: X is read for the gradient alone."""
 
-    loss: MarginLoss
-    shift: float = 0.0  # an intercept
+    loss: Any
+    shift: Any = 0.0  # an intercept, or one for each output
     pull: bool = True
     off: Slack | None = None
     value: bool = True
-    balance: Balance | None = None  # what is asked of the intercept in the same pass
 
     @property
     def reads(self) -> bool:
@@ -68,7 +68,9 @@ class At(Job):
 
     def __call__(self, block: Block) -> Any:
         a, y = block["a"], block["y"]
-        m = block.margins[0] + self.shift if self.shift else block.margins[0]
+        m = block.margins[0]
+        if isinstance(self.shift, np.ndarray) or self.shift:
+            m = m + self.shift
         gradient, slopes = np.zeros(0), block.given.get("slopes")
         with np.errstate(over="ignore", invalid="ignore"):
             if slopes is None and (self.pull or self.off is not None):
@@ -76,11 +78,13 @@ class At(Job):
             value = float(namespace(m).sum(a @ self.loss.value(m, y))) if self.value else 0.0
             if self.pull:
                 gradient = block.pull(beside(a, m) * slopes)
-            bounds = (Length(0.0), Length(0.0), Most(0.0)) if self.off is None else self._bounds(block, m, slopes)
-        found = value, gradient, *bounds
-        return found if self.balance is None else (*found, *self.balance(block))
+            if self.off is None:
+                return value, gradient
+            own = getattr(self.loss, "lengths", None)
+            bounds = self._lengths(block, m, slopes) if own is None else own(block, self.shift, slopes)
+        return value, gradient, *bounds
 
-    def _bounds(self, block: Block, m: Array, slopes: Any) -> tuple[Length, Length, Most]:
+    def _lengths(self, block: Block, m: Array, slopes: Any) -> tuple[Length, Length, Most]:
         """Psi' errs by the largest psi'' within a margin's error times it: little where psi is flat, as on confident
         samples."""
         assert self.off is not None
@@ -105,8 +109,7 @@ class Along(Job):
 
     def __call__(self, block: Block) -> float:
         m, n = block.margins
-        c = self.loss.curvature_between(m + self.shift, n + self.shift, block["y"])
-        change = n - m
+        c, change = self.loss.curvature_between(m + self.shift, n + self.shift, block["y"]), n - m
         return float(namespace(c).sum(block["a"] @ (c * change * change)))
 
 

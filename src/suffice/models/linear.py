@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -125,12 +125,11 @@ class Point:
 
 
 class RowModel(MarginModel):
-    """A sum over rows of a loss of their margins, K for each: what jobs find of a point. x is W, d x K, column by
-    column. Final classes say by which job, and what of the rounding its bounds prove."""
+    """A sum over rows of a loss of their margins, K for each. x is W, d x K, column by column."""
 
     y: Any
+    loss: Any  # psi: a `MarginLoss` of every margin, or a loss of all K together
     offset: Any = None
-    bounds: ClassVar[int] = 3  # of a point
 
     @property
     def outputs(self) -> int:
@@ -140,16 +139,18 @@ class RowModel(MarginModel):
     @property
     def owners(self) -> tuple[Any, ...]:
         """What all that is known of margins depends on besides them."""
-        raise NotImplementedError
+        return self.design.weights, self.y, self.loss
 
-    def job(self, image: Any, pull: bool, off: Slack | None, value: bool) -> Job:
-        """What finds the loss, if its `value` is asked for, X^T (a psi') if it is to `pull`, and bounds for margins
-        that are `off` by so much."""
-        raise NotImplementedError
+    @property
+    def curvature(self) -> float:
+        curvature: float = self.loss.curvature
+        return curvature
 
-    def rounding(self, found: Point, off: Slack) -> float:
-        """A bound on ||fl(X^T a psi') - X^T a psi'||."""
-        raise NotImplementedError
+    @property
+    def L(self) -> float:  # noqa: N802 (the symbol)
+        if isinstance(self.loss, Squared):
+            _ = self.design.gram  # Newton's method will want it: its norm is had from what is kept
+        return super().L
 
     @cached_property
     def given(self) -> dict[str, Any]:
@@ -161,6 +162,10 @@ class RowModel(MarginModel):
     def with_norms(self) -> dict[str, Any]:
         """The same with the norms of rows."""
         return {**self.given, "norms": self.design.row_norms_there}
+
+    def b(self, image: Any) -> Any:
+        """The intercepts at these margins."""
+        return 0.0
 
     def given_at(self, image: Any) -> dict[str, Any]:
         """What else is known of the rows at these margins."""
@@ -176,28 +181,17 @@ class RowModel(MarginModel):
         return Slack(slack, TINY * len(x), 0.0 if self.offset is None else products)
 
     def at(self, image: Any, *, pull: bool = True, off: Slack | None = None, value: bool = True) -> Point:
-        """What is asked for of a point."""
+        """What is asked for of a point: bounds for margins that are `off` by so much."""
         given = {**(self.given if off is None else self.with_norms), **self.given_at(image)}
-        return self.point_of(self.rows.run(self.job(image, pull, off, value), [image], **given))
-
-    def point_of(self, found: tuple[Any, ...]) -> Point:
-        """From the sums of a job."""
-        pull = found[1] if self.outputs == 1 else np.ascontiguousarray(found[1].T).ravel()
-        return Point(float(found[0]), pull, tuple(float(one) for one in found[2 : 2 + self.bounds]))
+        loss, gradient, *bounds = self.rows.run(At(self.loss, self.b(image), pull, off, value), [image], **given)
+        gradient = gradient if self.outputs == 1 else np.ascontiguousarray(gradient.T).ravel()
+        return Point(float(loss), gradient, tuple(map(float, bounds)))
 
     def point(self, x: Array, image: Any) -> Point:
         """All that is known of x, from one pass where its margins are a product."""
-
-        def find() -> Point:
-            found = self.point_with_b(x, image) if self.rows.dear else None
-            return self.at(image, off=self.slack(x, image, 1.0)) if found is None else found
-
+        find = lambda: self.at(image, off=self.slack(x, image, 1.0))  # noqa: E731
         point: Point = self.rows.known(image).once("point", self.owners, find)
         return point
-
-    def point_with_b(self, x: Array, image: Any) -> Point | None:
-        """From the pass that ends the search for intercepts; None if that has ended before."""
-        return None
 
     def value_at(self, x: Array, image: Any) -> float:
         # On the way between two points there is no pass over X.
@@ -227,43 +221,9 @@ class RowModel(MarginModel):
         bound = self.rounding(found, off)
         return bound + 2.0 * EPS * self.l2 * norm(x) if math.isfinite(bound) else math.inf
 
-    def along(self, image: Any) -> Job:
-        """What sums up the largest second derivatives between two points, along the line."""
-        raise NotImplementedError
-
-    def majoriser(self, z: Array, z_image: Any, x: Array, x_image: Any) -> float:
-        total = self.rows.run(self.along(z_image), [z_image, x_image], **self.given)
-        return min(majoriser_of(self.design, self.curvature, z, x, float(total)) + self.l2, self.L)
-
-
-class PsiModel(RowModel):
-    """The sum of psi over all margins."""
-
-    loss: MarginLoss
-
-    @property
-    def curvature(self) -> float:
-        return self.loss.curvature
-
-    @property
-    def L(self) -> float:  # noqa: N802 (the symbol)
-        if isinstance(self.loss, Squared):
-            _ = self.design.gram  # Newton's method will want it: its norm is had from what is kept
-        return super().L
-
-    @property
-    def owners(self) -> tuple[Any, ...]:
-        return self.design.weights, self.y, self.loss
-
-    def b(self, image: Any) -> float:
-        """An intercept at these margins."""
-        return 0.0
-
-    def job(self, image: Any, pull: bool, off: Slack | None, value: bool) -> Job:
-        return At(self.loss, self.b(image), pull, off, value)
-
     def rounding(self, found: Point, off: Slack) -> float:
-        """Through margins that are off, and of the sum itself; infinite where rates were cut off."""
+        """A bound on ||fl(X^T a psi') - X^T a psi'||: through margins that are off, and of the sum itself; infinite
+        where rates were cut off."""
         through, whole, cut = found.bounds
         if cut:
             return math.inf
@@ -272,7 +232,12 @@ class PsiModel(RowModel):
         return through + design.pull_rounding * whole * up + math.sqrt(self.outputs) * design.underflow
 
     def along(self, image: Any) -> Job:
+        """What sums up the largest second derivatives between two points, along the line."""
         return Along(self.loss, self.b(image))
+
+    def majoriser(self, z: Array, z_image: Any, x: Array, x_image: Any) -> float:
+        total = self.rows.run(self.along(z_image), [z_image, x_image], **self.given)
+        return min(majoriser_of(self.design, self.curvature, z, x, float(total)) + self.l2, self.L)
 
 
 @dataclass(frozen=True, eq=False)
@@ -338,8 +303,8 @@ class RowCurvature:
 
 
 @dataclass(frozen=True, eq=False)
-class LossModel(PsiModel):
-    """With one margin for each row, with or without an intercept."""
+class LossModel(RowModel):
+    """With one margin for each row, with or without an intercept: psi of it."""
 
     design: Design
     y: Any

@@ -33,16 +33,15 @@ included; and a sum over rows errs by `Design.pull_rounding` times its terms' le
 
 b is found by Newton's method from that of W = 0 less the margins' means on, a pass over the margins for each of its
 steps; it depends on nothing but these: a solution continued is the same to the last bit. Where rows are read from
-elsewhere, the first pass makes the margins; the last, which asks whether b is what it should be, is one with the pass
-for the gradient: a point takes one pass over X without intercepts, and two with them.
+elsewhere, the first pass makes the margins, and a point takes one pass over X without intercepts, and two with them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -51,14 +50,14 @@ from suffice.lazy import cached_property
 from suffice.models.jobs import Slack
 from suffice.models.linear import Point, RowModel
 from suffice.models.softmax_jobs import (
+    SOFTMAX,
     Indices,
     R,
     SoftmaxAlong,
-    SoftmaxAt,
-    SoftmaxBack,
     SoftmaxBalance,
     SoftmaxBend,
     SoftmaxHessian,
+    SoftmaxLoss,
     SoftmaxSeen,
     SoftmaxStep,
     SoftmaxSums,
@@ -76,14 +75,14 @@ CLOSE = 1e-8  # a step this short is the last: what it leaves is of the size of 
 
 @dataclass(frozen=True, eq=False)
 class Intercepts:
-    """b with what is proven of it, its curvature and the loss there; and p of rows at hand."""
+    """b with what is proven of it, its curvature and the loss there; and p and p - onehot of rows at hand."""
 
     b: Array
     error: float
     least: float  # eigenvalue of its curvature, at least
     loss: float
     H: Array
-    p: Any = None
+    kept: Any = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,11 +94,7 @@ class Multinomial(RowModel):
     classes: int
     intercept: bool
     l2: float = 0.0
-    bounds: ClassVar[int] = 5
-
-    @property
-    def curvature(self) -> float:
-        return 0.5
+    loss: SoftmaxLoss = field(default=SOFTMAX, init=False)
 
     @property
     def outputs(self) -> int:
@@ -150,34 +145,23 @@ class Multinomial(RowModel):
 
     def _found(self, image: Any) -> Intercepts:
         def find() -> Intercepts:
-            b, better = self._sought(image)
-            return self._balance(image, b if better is None else better)
+            b, N = self._sought(image), self.design.shape[0]
+            found = self.rows.run(SoftmaxBalance(b, keeps=not self.rows.dear), [image], **self.given)
+            kept, (loss, *parts) = (None, found) if self.rows.dear else found
+            sums = SoftmaxSums(*parts)
+            error, least = sums.proven(N, tree_roundings(N, self.rows.block))
+            return Intercepts(b, error, least, float(loss), sums.H, kept)
 
         found: Intercepts = self.rows.known(image).once("intercepts", self.owners, find)
         return found
 
-    def _balance(self, image: Any, b: Array) -> Intercepts:
-        """What is proven of this b."""
-        found = self.rows.run(SoftmaxBalance(b, keeps=not self.rows.dear), [image], **self.given)
-        p, sums = (None, found) if self.rows.dear else found
-        return self._proven(b, float(sums[0]), SoftmaxSums(*sums[1:]), p)
-
-    def _proven(self, b: Array, loss: float, sums: SoftmaxSums, p: Any = None) -> Intercepts:
-        N = self.design.shape[0]
-        error, least = sums.proven(N, tree_roundings(N, self.rows.block))
-        return Intercepts(b, error, least, loss, sums.H, p)
-
     def _step(self, image: Any, b: Array) -> tuple[float, Array, Array]:
         """The loss at this b, s and its Jacobian."""
-        if self.rows.dear:
-            loss, s, H, *_ = self.rows.run(SoftmaxBalance(b), [image], **self.given)
-        else:
-            _, (loss, s, H) = self.rows.run(SoftmaxStep(b, self.seen), [image], **self.given)
-        return float(loss), s, H
+        loss, s, H = self.rows.run(SoftmaxStep(b), [image], **self.given)
+        return float(loss), s - self.seen, H
 
-    def _sought(self, image: Any) -> tuple[Array, Array | None]:
-        """The last b that was asked about, and one that is better, but for rounding the right one; None if there is
-        none."""
+    def _sought(self, image: Any) -> Array:
+        """But for rounding the right b."""
         mean = self.rows.mean(image, lambda: self.design.mean, self.design.weights)
         b = _centred(np.log(np.maximum(self.seen, 1e-300)) - mean)
         value, s, H = self._step(image, b)
@@ -186,7 +170,7 @@ class Multinomial(RowModel):
                 break
             step = solve_across(H, -s)
             if norm(step) <= CLOSE:
-                return b, _centred(b + step)
+                return _centred(b + step)
             t, slope = 2.0, float(s @ step)
             while True:
                 t *= 0.5
@@ -198,7 +182,7 @@ class Multinomial(RowModel):
             if not t > 1e-10 or (norm(pull) >= norm(s) and abs(slope) <= 64.0 * EPS * (1.0 + abs(value))):
                 break
             b, value, s, H = moved, trial, pull, bend
-        return b, None
+        return b
 
     def intercept_along(self, image: Any, V: Array) -> Array:
         """How the intercepts move with weights that move by the columns of V, k of them: K x k."""
@@ -212,7 +196,7 @@ class Multinomial(RowModel):
 
     def _drawn(self, image: Any, M: Any, k: int) -> Array:
         """How the intercepts move with margins that move by M, N x (K k)."""
-        job = SoftmaxBend(np.zeros((self.classes, k)), self._b(image), pull=False)
+        job = SoftmaxBend(np.zeros((self.classes, k)), self.b(image), pull=False)
         return -solve_across(self._found(image).H, self.rows.run(job, [image, M], **self.given, **self.given_at(image)))
 
     def intercept_adjoint(self, image: Any, u: Array) -> Array:
@@ -220,39 +204,22 @@ class Multinomial(RowModel):
         if not self.intercept:
             return np.zeros(self.classes * self.design.shape[1])
         found = self._found(image)
-        job = SoftmaxBack(solve_across(found.H, u - u.mean()), found.b)
+        job = SoftmaxBend(solve_across(found.H, u - u.mean())[:, None], found.b)
         return -np.ascontiguousarray(self.rows.run(job, [image], **self.given, **self.given_at(image)).T).ravel()
 
     # What a point is asked for
 
-    def _b(self, image: Any) -> Array | None:
-        return self._found(image).b if self.intercept else None
+    def b(self, image: Any) -> Any:
+        return self._found(image).b if self.intercept else 0.0
 
     def given_at(self, image: Any) -> dict[str, Any]:
-        """p, where it is at hand."""
-        p = self._found(image).p if self.intercept else None
-        return {} if p is None else {"p": p}
+        kept = self._found(image).kept if self.intercept else None
+        return {} if kept is None else {"p": kept[0], "slopes": kept[1]}
 
     def probabilities(self, image: Array) -> Array:
         """Those of all rows at hand, at these margins."""
-        p: Array | None = self._found(image).p if self.intercept else None
+        p: Array | None = self.given_at(image).get("p")
         return softmax_rows(image)[0] if p is None else p
-
-    def job(self, image: Any, pull: bool, off: Slack | None, value: bool) -> SoftmaxAt:
-        return SoftmaxAt(self._b(image), pull, off is not None)
-
-    def point_with_b(self, x: Array, image: Any) -> Point | None:
-        known = self.rows.known(image)
-        if not self.intercept or known.knows("intercepts", self.owners):
-            return None
-        b, better = self._sought(image)
-        if better is None:
-            known.keep("intercepts", self.owners, self._balance(image, b))
-            return None
-        found = self.rows.run(SoftmaxAt(better, balance=True), [image], **self.with_norms)
-        proven = self._proven(better, float(found[0]), SoftmaxSums(*found[2 + self.bounds :]))
-        known.keep("intercepts", self.owners, proven)
-        return self.point_of(found)
 
     def loss_at(self, image: Any) -> float:
         return self._found(image).loss if self.intercept else super().loss_at(image)
@@ -282,14 +249,14 @@ class Multinomial(RowModel):
         """The Hessian at these margins on these variables: that in (W, b) without what b takes up."""
         parts = columns_of_classes(working, self.classes, self.design.shape[1])
         H: Array
-        H, across = self.rows.run(SoftmaxHessian(parts, self._b(image)), [image], **self.given, **self.given_at(image))
+        H, across = self.rows.run(SoftmaxHessian(parts, self.b(image)), [image], **self.given, **self.given_at(image))
         H = H - across @ solve_across(self._found(image).H, across.T) if self.intercept else H.copy()
         H[np.diag_indices(len(H))] += self.l2
         return H
 
     def hessian_at(self, image: Any) -> Callable[[Array], Array]:
         """V -> the Hessian at these margins times the columns of V, by products with X."""
-        K, b, given = self.classes, self._b(image), {**self.given, **self.given_at(image)}
+        K, b, given = self.classes, self.b(image), {**self.given, **self.given_at(image)}
 
         def product(V: Array) -> Array:
             k = V.shape[1]

@@ -4,9 +4,10 @@ probabilities of margins m_i + b and H_i = diag(p_i) - p_i p_i^T:
     balance      sum_i a_i (p_i - onehot_i), sum_i a_i H_i, and what bounds the rounding of these
     at a point   the loss, X^T (a (p - onehot)), and what bounds its rounding
     along        sum_i a_i range(n_i - m_i)^2 / 4
-    Hessian      sum_i a_i H_i (x) x_i x_i^T on a working set, sum_i a_i H_i (x) x_i, and products with the whole
+    Hessian      sum_i a_i H_i (x) x_i x_i^T on a working set, sum_i a_i H_i (x) x_i, products with the whole
 
-Targets y are numbers of classes. Where p is known at these margins it is given, and not made again.
+A point is what `suffice.models.jobs.At` makes of `SoftmaxLoss`. Targets y are numbers of classes. Where p is known at
+these margins it is given, and not made again.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ R = math.sqrt(2.0)
 HESSIAN_ROWS = 1024  # at a time
 
 
-def softmax_rows(m: Array, labels: Indices | None = None, b: Array | None = None) -> tuple[Array, Array]:
+def softmax_rows(m: Array, labels: Any = None, b: float | Array = 0.0) -> tuple[Array, Array]:
     """Probabilities of rows with margins m + b, and their losses if labels are given: one pass for both, without the
     overhead of scipy's."""
     with np.errstate(over="ignore", invalid="ignore"):
-        z = np.array(m, order="F") if b is None else np.add(m, b, order="F")  # sums over classes run along columns
+        # In this order sums over classes run along columns.
+        z = np.array(m, order="F") if isinstance(b, float) else np.add(m, b, order="F")
         z -= z.max(axis=1, keepdims=True)
         seen = z[:, 0].copy() if labels is None else z[np.arange(len(z)), labels]
         e = np.exp(z, out=z)
@@ -50,7 +52,7 @@ def labels_of(block: Block) -> Indices:
     return labels
 
 
-def _probabilities(block: Block, b: Array | None) -> Array:
+def _probabilities(block: Block, b: float | Array) -> Array:
     known: Array | None = block.given.get("p")
     return softmax_rows(block.margins[0], None, b)[0] if known is None else known
 
@@ -111,6 +113,34 @@ class SoftmaxSums:
 
 
 @dataclass(frozen=True)
+class SoftmaxLoss:
+    """The loss of K margins m: log sum_k exp(m_k) - m_y, y being the number of a class."""
+
+    curvature = 0.5
+
+    def value(self, m: Array, y: Array) -> Array:
+        return softmax_rows(m, y.astype(np.intp))[1]
+
+    def derivative(self, m: Array, y: Array) -> Array:
+        return _gap(softmax_rows(m)[0], y.astype(np.intp))
+
+    def lengths(self, block: Block, b: Any, gap: Array) -> tuple[Length, ...]:
+        """Those that bound the rounding of X^T (a (p - onehot)): of  a^(1/2) c^(1/2) ||x_i||,  a^(1/2) ||x_i||,
+        a^(1/2) c^(1/2)  with c_i the trace of H_i, of what exponents do to p, and of terms of the sum."""
+        K, root, norms = gap.shape[1], np.sqrt(block["a"]), block["norms"]
+        p = np.abs(gap)  # or 1 - p: p (1 - p) is the same
+        bend = root * np.sqrt((p - p * p).sum(axis=1) + 16.0 * K * EPS)
+        largest = np.abs(block.margins[0]).max(axis=1) + 2.0 * float(np.max(np.abs(b)))
+        of_exponents = EPS * math.sqrt(K) * (K + 8.0 + 2.0 * largest)
+        whole = root * (np.sqrt((gap * gap).sum(axis=1)) + K * EPS)
+        parts = (bend * norms, root * norms, bend, root * of_exponents, whole)
+        return tuple(Length(norm(one)) for one in parts)
+
+
+SOFTMAX = SoftmaxLoss()
+
+
+@dataclass(frozen=True)
 class SoftmaxSeen(Job):
     """The weight of every class. a, y are given."""
 
@@ -124,7 +154,8 @@ class SoftmaxSeen(Job):
 
 @dataclass(frozen=True)
 class SoftmaxBalance(Job):
-    """The loss at these intercepts, and `SoftmaxSums`; p stays with the rows, if it `keeps`. a, y are given."""
+    """The loss at these intercepts, and `SoftmaxSums`; p and p - onehot stay with the rows, if it `keeps`. a, y are
+    given."""
 
     b: Array
     keeps: bool = False
@@ -137,66 +168,24 @@ class SoftmaxBalance(Job):
             if not counts.all():
                 m, a, labels = m[counts], a[counts], labels[counts]
         p, losses = softmax_rows(m, labels, self.b)
-        found = float(a @ losses), *SoftmaxSums.of(m, self.b, a, p, _gap(p, labels)).summed()
-        return (p, found) if self.keeps else found
+        gap = _gap(p, labels)
+        found = float(a @ losses), *SoftmaxSums.of(m, self.b, a, p, gap).summed()
+        return ((p, gap), found) if self.keeps else found
 
 
 @dataclass(frozen=True)
 class SoftmaxStep(Job):
-    """The loss at these intercepts, s and its Jacobian, roughly, for rows that keep p. a, y are given, and `seen`, the
-    weight of every class."""
+    """The loss at these intercepts, the sum of a p and its Jacobian, roughly. a, y are given."""
 
     b: Array
-    seen: Array
     reads = False
-    keeps = True
 
     def __call__(self, block: Block) -> Any:
         a = block["a"]
         p, losses = softmax_rows(block.margins[0], labels_of(block), self.b)
         aP = a[:, None] * p
         total = aP.sum(axis=0)
-        return p, (float(a @ losses), total - self.seen, np.diag(total) - p.T @ aP)
-
-
-@dataclass(frozen=True)
-class SoftmaxAt(Job):
-    """A point: the loss, X^T (a (p - onehot)), and lengths that bound the rounding of the latter: of  a^(1/2) c^(1/2)
-    ||x_i||,  a^(1/2) ||x_i||,  a^(1/2) c^(1/2)  with c_i the trace of H_i, of what exponents do to p, and of terms of
-    the sum. With `balance`, what `SoftmaxBalance` gives as well. a, y are given, and norms for the bounds.
-
-    What is not asked for is not made: X is read for the gradient alone."""
-
-    b: Array | None = None
-    pull: bool = True
-    bounds: bool = True
-    balance: bool = False
-
-    @property
-    def reads(self) -> bool:
-        return self.pull
-
-    def __call__(self, block: Block) -> Any:
-        a, labels, known = block["a"], labels_of(block), block.given.get("p")
-        p, losses = softmax_rows(block.margins[0], labels, self.b) if known is None else (known, None)
-        gap = _gap(p, labels)
-        gradient = block.pull(a[:, None] * gap) if self.pull else np.zeros(0)
-        lengths = self._lengths(block, p, gap) if self.bounds else (Length(0.0),) * 5
-        found = 0.0 if losses is None else float(a @ losses), gradient, *lengths
-        if not self.balance or self.b is None:
-            return found
-        counts = a > 0.0
-        sums = SoftmaxSums.of(block.margins[0][counts], self.b, a[counts], p[counts], gap[counts])
-        return *found, *sums.summed()
-
-    def _lengths(self, block: Block, p: Array, gap: Array) -> tuple[Length, ...]:
-        K, root, norms = p.shape[1], np.sqrt(block["a"]), block["norms"]
-        bend = root * np.sqrt((p - p * p).sum(axis=1) + 16.0 * K * EPS)
-        largest = np.abs(block.margins[0]).max(axis=1) + (0.0 if self.b is None else 2.0 * float(np.abs(self.b).max()))
-        of_exponents = EPS * math.sqrt(K) * (K + 8.0 + 2.0 * largest)
-        whole = root * (np.sqrt((gap * gap).sum(axis=1)) + K * EPS)
-        parts = (bend * norms, root * norms, bend, root * of_exponents, whole)
-        return tuple(Length(norm(one)) for one in parts)
+        return float(a @ losses), total, np.diag(total) - p.T @ aP
 
 
 @dataclass(frozen=True)
@@ -218,7 +207,7 @@ class SoftmaxHessian(Job):
     the part of it that has these variables' rows and the intercepts' columns. a is given."""
 
     parts: tuple[Indices, ...]
-    b: Array | None = None
+    b: float | Array = 0.0
 
     @property
     def size(self) -> int:
@@ -246,24 +235,13 @@ class SoftmaxHessian(Job):
 
 
 @dataclass(frozen=True)
-class SoftmaxBack(Job):
-    """X^T (a H_i q), d x K, for a q of K numbers. a is given."""
-
-    q: Array
-    b: Array
-
-    def __call__(self, block: Block) -> Array:
-        p = _probabilities(block, self.b)
-        return block.pull(block["a"][:, None] * p * (self.q - (p @ self.q)[:, None]))
-
-
-@dataclass(frozen=True)
 class SoftmaxBend(Job):
     """X^T (a H_i (M_i + moved)), d x (K k), for margins M of directions, N x (K k), and intercepts that move by
-    `moved`, K x k; without `pull` the sum of a H_i (M_i + moved) over rows. M are the second margins; a is given."""
+    `moved`, K x k; without `pull` the sum of a H_i (M_i + moved) over rows. M are the second margins, or 0 if there are
+    none; a is given."""
 
     moved: Array
-    b: Array | None = None
+    b: float | Array = 0.0
     pull: bool = True
 
     @property
@@ -272,7 +250,7 @@ class SoftmaxBend(Job):
 
     def __call__(self, block: Block) -> Array:
         p = _probabilities(block, self.b)[:, :, None]
-        M = block.margins[1].reshape(-1, *self.moved.shape) + self.moved
+        M = self.moved[None] if len(block.margins) < 2 else block.margins[1].reshape(-1, *self.moved.shape) + self.moved
         M = block["a"][:, None, None] * p * (M - np.sum(p * M, axis=1, keepdims=True))
         if not self.pull:
             summed: Array = M.sum(axis=0)

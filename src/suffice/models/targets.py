@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from suffice.arrays import Array, norm
 from suffice.models.jobs import Slack
-from suffice.models.linear import PsiModel
+from suffice.models.linear import RowModel
 from suffice.models.margin_losses import SQUARED, MarginLoss
 from suffice.rows.design import Design
 from suffice.rows.gram import Gram
@@ -51,7 +51,7 @@ def rows_of_targets(design: Design, Y: Any) -> tuple[Any, int]:
 
 
 @dataclass(frozen=True, eq=False)
-class Targets(PsiModel):
+class Targets(RowModel):
     """f of the module's text; `y` is N x t, and `outputs` is t."""
 
     design: Design
