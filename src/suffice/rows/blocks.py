@@ -284,10 +284,6 @@ class RowBlocks(Blocked):
         whole: Array = rows_from(rows, slice(0, self.shape[0]))
         return whole
 
-    def squared_rows(self) -> Array:
-        """||x_i||^2 of every row."""
-        return np.concatenate([np.einsum("ij,ij->i", block, block) for _, block in self.blocks()])
-
     def outer_gram(self) -> Array:
         """X X^T, for few rows."""
         result = np.empty((self.shape[0], self.shape[0]))
@@ -298,14 +294,6 @@ class RowBlocks(Blocked):
     def through(self, make: Callable[[Any], Array], columns: int) -> RowBlocks:
         """Another matrix, of which `make` gives the rows from those of this one, whenever they are needed."""
         return RowBlocks(_Through(self, make), (self.shape[0], columns), block=self.block)
-
-    def scaled(self, factors: Array, divisor: float = 1.0) -> RowBlocks:
-        """diag(factors) X / divisor."""
-
-        def rows(start: int, stop: int) -> Any:
-            return factors[start:stop, None] * np.asarray(self.rows(start, stop), dtype=np.float64) / divisor
-
-        return RowBlocks(rows, self.shape, block=self.block)
 
 
 @dataclass(frozen=True, eq=False)

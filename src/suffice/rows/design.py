@@ -22,7 +22,6 @@ from suffice.rows.norms import (
     Surveyed,
     _gram_bound,
     _largest,
-    _unit,
     blocks_norm_bound,
     squared_norm_bound,
 )
@@ -34,7 +33,6 @@ OF_FACTORS = 8  # roundings of a_i, of psi', of their product, and of what is ad
 MEMORY = 3.0  # times X: the most that all matrices of a Newton step, or of a verification, take together,
 LARGE = 1 << 33  # bytes: no more of a matrix in blocks counts there
 SMALL = 1 << 23  # bytes, unless it is no more than that
-BLOCK_BYTES = 1 << 22  # of rows that are copied at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,13 +48,12 @@ class Design:
 
     @classmethod
     def of(cls, X: Any, sample_weight: Any = None) -> Design:
-        """Checked and converted; X is not copied when it already is float64, C- or F-ordered, CSR or CSC."""
+        """Checked and converted; X is not copied when it already is float64, C- or F-ordered, or CSR."""
         X = _in_blocks(X)
         if isinstance(X, Blocked):
             finite = True  # it is looked at with all else that takes a pass over X
         elif sp.issparse(X):
-            X = X if X.format in ("csr", "csc") else X.tocsr()
-            X = X.astype(np.float64, copy=False)
+            X = X.tocsr().astype(np.float64, copy=False)
             if not X.has_canonical_format:  # an entry that is a sum has a rounding of its own
                 X = X.copy()
                 X.sum_duplicates()
@@ -148,7 +145,9 @@ class Design:
 
     @cached_property
     def survey(self) -> Surveyed:
-        """What a pass over blocks of rows has found, for these weights."""
+        """What a pass over all rows has found, for these weights; of blocks, once for all that have them."""
+        if not isinstance(self.X, Blocked):
+            return Surveyed.of(self, None)
         known: dict[Any, tuple[Any, Surveyed]] = self.X.__dict__.setdefault("_surveys", {})
         key = self.weights if isinstance(self.weights, Even) else id(self.weights)  # held, so that it stays its own
         if key not in known:
@@ -216,17 +215,15 @@ class Design:
         N, d = self.shape
         return 4.0 * TINY * N * math.sqrt(d) * (1.0 + self.largest_row)
 
-    @cached_property
+    @property
     def largest_row(self) -> float:
         """max ||x_i||."""
-        return self.survey.largest_row if isinstance(self.X, Blocked) else float(self.row_norms.max())
+        return self.survey.largest_row
 
-    @cached_property
+    @property
     def reach(self) -> float:
         """max ||x_i|| over rows that count."""
-        if isinstance(self.X, Blocked):
-            return self.survey.reach
-        return float(self.row_norms[host(self.weights) > 0.0].max())
+        return self.survey.reach
 
     @cached_property
     def squared_norm(self) -> float:
@@ -248,14 +245,8 @@ class Design:
     def _made_gram(self) -> Array | None:
         X, (rows, columns) = self.X, self.shape
         if isinstance(X, Blocked):
-            return self.survey.gram if self._unit == 1.0 and columns <= rows else None
-        if sp.issparse(X):
-            size = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes
-        elif isinstance(X, np.ndarray):
-            size = X.nbytes
-        else:
-            return None
-        if columns > min(rows, DENSE_GRAM_SIZE) or 8 * columns**2 > KEPT_GRAM * size:
+            return self.survey.gram if self.survey.unit == 1.0 and columns <= rows else None
+        if not self.rows.at_hand or columns > min(rows, DENSE_GRAM_SIZE) or 8 * columns**2 > KEPT_GRAM * bytes_of(X):
             return None
         if not 1e-100 < _largest(X) < 1e100:
             return None
@@ -275,93 +266,43 @@ class Design:
         """||diag(a)^(1/2) X||_F."""
         return norm(self.column_norms)
 
-    @cached_property
+    @property
     def row_norms(self) -> Array:
         """||x_i|| of every row; they stay with the rows."""
-        if isinstance(self.X, Blocked):
-            return self.survey.row_norms  # type: ignore[no-any-return]
-        if isinstance(self.X, np.ndarray):
-            sums = np.concatenate([np.sum((self.X[place] / self._unit) ** 2, axis=1) for place in self._places])
-        elif sp.issparse(squares := self._squares()):
-            sums = np.asarray(squares.sum(axis=1)).ravel()
-        else:
-            sums = host(namespace(squares).sum(squares, axis=1))
-        return self._root(sums, self.shape[1])
+        return self.survey.row_norms  # type: ignore[no-any-return]
 
     @cached_property
     def column_norms(self) -> Array:
-        """||diag(a)^(1/2) X_j|| of every column."""
-        if isinstance(self.X, Blocked):
-            sums = self.survey.columns
-        elif isinstance(self.X, np.ndarray):
-            parts = ((self.X[place] / self._unit) ** 2 for place in self._places)
-            pairs = zip(parts, self._places, strict=True)
-            sums = sum((part.T @ self.weights[place] for part, place in pairs), np.zeros(self.shape[1]))
-        else:
-            sums = host(self._squares().T @ like(self.weights, self.X))
-        return self._root(sums, self.shape[0])
-
-    @cached_property
-    def _unit(self) -> float:
-        """A power of 2 by which X is divided before it is squared, so that squares stay within the range of floats."""
-        return self.survey.unit if isinstance(self.X, Blocked) else _unit(_largest(self.X))
-
-    def _root(self, sums: Array, terms: int) -> Array:
-        """Norms from sums of squares in units of `_unit`; what may have underflowed in them counts."""
+        """||diag(a)^(1/2) X_j|| of every column; what may have underflowed in squares counts."""
         with np.errstate(over="ignore"):
-            norms: Array = np.sqrt(sums + terms * TINY) * self._unit
+            norms: Array = np.sqrt(self.survey.columns + self.shape[0] * TINY) * self.survey.unit
         return norms
-
-    @cached_property
-    def column_entries(self) -> Array:
-        """How many entries of every column are stored."""
-        if sp.issparse(self.X):
-            return np.asarray(self.X.count_nonzero(axis=0), dtype=np.float64)
-        return np.full(self.shape[1], float(self.shape[0]))
 
     @cached_property
     def row_length(self) -> int:
         """The largest number of entries in a row."""
-        if not sp.issparse(self.X):
-            return self.shape[1]
-        rows = np.diff(self.X.indptr) if self.X.format == "csr" else np.bincount(self.X.indices)
-        return int(rows.max(initial=0))
+        return int(np.diff(self.X.tocsr().indptr).max(initial=0)) if sp.issparse(self.X) else self.shape[1]
 
     @property
-    def _places(self) -> list[slice]:
-        """Blocks of rows of a dense X, of each of which a copy may be made."""
-        length = max(BLOCK_BYTES // (8 * self.shape[1]), 1)
-        return [slice(first, first + length) for first in range(0, self.shape[0], length)]
-
-    @cached_property
     def mean(self) -> Array:
         """sum_i a_i x_i."""
-        return self.survey.means if isinstance(self.X, Blocked) else self.adjoint(self.weights)
-
-    def _squares(self) -> Any:
-        if sp.issparse(self.X):
-            return self._with_entries((self.X.data / self._unit) ** 2)
-        return self.X**2 if self._unit == 1.0 else (self.X / self._unit) ** 2
-
-    def _with_entries(self, data: Array) -> Any:
-        """A sparse matrix with other entries at the places of X, which are shared."""
-        return type(self.X)((data, self.X.indices, self.X.indptr), shape=self.X.shape, copy=False)
+        return self.survey.means
 
     def _weighted(self) -> Any:
-        X, root = self.X, namespace(self.weights).sqrt(self.weights)
-        root = like(root, X)
-        if not sp.issparse(X):
-            return root[:, None] * X
-        of_entries = np.repeat(root, np.diff(X.indptr)) if X.format == "csr" else root[X.indices]
-        return self._with_entries(of_entries * X.data)
+        root = like(namespace(self.weights).sqrt(self.weights), self.X)[:, None]
+        return self.X.multiply(root).tocsr() if sp.issparse(self.X) else root * self.X
+
+
+def bytes_of(X: Any) -> int:
+    """What X takes, if its entries are in float64."""
+    return sum(part.nbytes for part in arrays_of(X)) or 8 * math.prod(X.shape)
 
 
 def largest_matrix(design: Design, outputs: int = 1) -> int:
     """The side of the largest square matrices of which four fit into MEMORY times X, once for every output, or are
     SMALL."""
-    X = design.X
-    size = sum(part.nbytes for part in arrays_of(X)) or 8 * math.prod(design.shape)
-    if isinstance(X, Blocked):  # which is larger than this machine, not its matrices
+    size = bytes_of(design.X)
+    if design.rows.dear:  # X is larger than this machine, not its matrices
         size = min(size, LARGE)
     return math.isqrt(max(int(0.75 * MEMORY * size * outputs), SMALL) // 32)
 

@@ -192,10 +192,11 @@ class DenseBlocks:
         return dense
 
 
-def neighbours(X: Any, start: int, stop: int) -> Any:
-    """Rows start..stop-1 of a matrix in compressed rows, without a copy of their entries."""
+def neighbours(X: Any, start: int, stop: int, *, transposed: bool = False) -> Any:
+    """Rows start..stop-1 of a matrix in compressed rows, or their transpose, without a copy of their entries."""
     first, last = X.indptr[start], X.indptr[stop]
     part = type(X)((stop - start, X.shape[1]))
+    part = part.T if transposed else part
     # Its constructor would copy what is a small part of another array.
     part.data, part.indices = X.data[first:last], X.indices[first:last]
     part.indptr = X.indptr[start : stop + 1] - first

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,14 +25,14 @@ import scipy.sparse as sp
 from suffice.arrays import Array, frozen, host, like, lives_elsewhere
 from suffice.lazy import cached_property
 from suffice.rows.blocks import Blocked
-from suffice.rows.gram import Pull, dense_rows
+from suffice.rows.gram import Pull, dense_rows, neighbours
 from suffice.rows.margins import Known
-from suffice.rows.rounding import block_length, dense_product, roundings
+from suffice.rows.rounding import block_length, dense_product
 from suffice.rows.sums import Block, Job, tree_roundings
 
 KEPT = 4  # images: of a step's ends, and of its middle
 DEVICE_BLOCK, DEVICE_BLOCKS = 4096, 16  # rows of a block, and blocks at most, of a matrix on a device
-SPARSE_BLOCK = 256  # rows of a block, or entries of a column, at least: a product with a sparse matrix costs some time
+SPARSE_BLOCK = 256  # rows of a block, at least: a product with a sparse matrix costs some time
 ABSOLUTE_ROWS = 512  # of which absolute values are taken at a time
 BLOCK_WORTH = 4  # entries of a block of rows for every column: a block costs a sum over all columns
 
@@ -117,100 +117,68 @@ class InMemory(Blocked):
         return host(rows)
 
 
-class Adjoint(Protocol):
-    """r -> X^T r, for a vector or a matrix r that lives with X, and how many roundings a term of each column passes."""
+class Adjoint:
+    """r -> X^T r, for a vector or a matrix r that lives with X; `roundings` that a term of each column passes at
+    most."""
 
-    @property
-    def roundings(self) -> Array: ...
+    roundings: Array
 
-    def __call__(self, r: Any) -> Any: ...
+    def __call__(self, r: Any) -> Any:
+        raise NotImplementedError
 
 
 def adjoint(X: Any) -> Adjoint:
     """The product with X^T for X of any layout."""
     if isinstance(X, Blocked):
         return BlocksAdjoint(X)
-    if sp.issparse(X):
-        return RowsAdjoint(X) if X.format == "csr" else ColumnsAdjoint(X)
-    return DenseAdjoint(X) if isinstance(X, np.ndarray) else DeviceAdjoint(X)
+    return SparseAdjoint(X) if sp.issparse(X) else DenseAdjoint(X)
 
 
-class DenseAdjoint:
-    """A NumPy array in any order."""
-
-    def __init__(self, X: Array) -> None:
-        self.X, self.block = X, block_length(len(X))
-
-    @property
-    def roundings(self) -> Array:
-        return np.full(self.X.shape[1], float(roundings(len(self.X))))
-
-    def __call__(self, r: Array) -> Array:
-        return dense_product(self.X, r, self.block)
-
-
-class BlocksAdjoint:
-    """Blocks of rows that are read one at a time, each of them a dense product in blocks of its own."""
-
-    def __init__(self, X: Blocked) -> None:
-        self.X = X
-
-    @property
-    def roundings(self) -> Array:
-        N, d = self.X.shape
-        return np.full(d, float(tree_roundings(N, self.X.block)))
-
-    def __call__(self, r: Any) -> Array:
-        if np.shape(r)[:1] != self.X.shape[:1]:
-            raise ValueError(f"X has {self.X.shape[0]} rows, its factor has shape {np.shape(r)}")
-
-        pulled: Array = self.X.run(Pull(), r=r)
-        return pulled
-
-
-class DeviceAdjoint:
-    """An array of torch, CuPy or JAX: a few large blocks, since every one is a launch."""
+class DenseAdjoint(Adjoint):
+    """A NumPy array in any order, or one of torch, CuPy or JAX: a few large blocks, since every one is a launch."""
 
     def __init__(self, X: Any) -> None:
-        self.X = X
-        self.blocks, self.block = device_blocks(int(X.shape[0]))
-
-    @property
-    def roundings(self) -> Array:
-        return np.full(int(self.X.shape[1]), float(min(self.X.shape[0], self.block + self.blocks)))
+        N = int(X.shape[0])
+        few = math.ceil(N / min(DEVICE_BLOCKS, math.ceil(N / DEVICE_BLOCK)))
+        self.X, self.block = X, block_length(N) if isinstance(X, np.ndarray) else few
+        self.roundings = np.full(int(X.shape[1]), float(min(N, self.block + math.ceil(N / self.block) + 1)))
 
     def __call__(self, r: Any) -> Any:
         X, B = self.X, self.block
+        if isinstance(X, np.ndarray):
+            return dense_product(X, r, B)
         result = X[:B, :].T @ r[:B, ...]
         for first in range(B, int(X.shape[0]), B):
             result = result + X[first : first + B, :].T @ r[first : first + B, ...]
         return result
 
 
-def device_blocks(rows: int) -> tuple[int, int]:
-    """How many blocks a device sums over, and their length."""
-    blocks = min(DEVICE_BLOCKS, math.ceil(rows / DEVICE_BLOCK))
-    length = math.ceil(rows / blocks)
-    return math.ceil(rows / length), length
+class BlocksAdjoint(Adjoint):
+    """Blocks of rows that are read one at a time, each of them a dense product in blocks of its own."""
+
+    def __init__(self, X: Blocked) -> None:
+        self.X, (N, d) = X, X.shape
+        self.roundings = np.full(d, float(tree_roundings(N, X.block)))
+
+    def __call__(self, r: Any) -> Array:
+        if np.shape(r)[:1] != self.X.shape[:1]:
+            raise ValueError(f"X has {self.X.shape[0]} rows, its factor has shape {np.shape(r)}")
+        pulled: Array = self.X.run(Pull(), r=r)
+        return pulled
 
 
-class RowsAdjoint:
+class SparseAdjoint(Adjoint):
     """Compressed rows, cut into blocks of rows that share X's arrays, each transposed once for all."""
 
     def __init__(self, X: Any) -> None:
         N, d = X.shape
-        self.X = X
+        self.X = X = X.tocsr()
         B = max(SPARSE_BLOCK, 4 * math.isqrt(N), math.ceil(N * BLOCK_WORTH * d / max(X.nnz, 1)))
         self.block = B if 2 * B <= N else N
-        ends = [(s, min(s + self.block, N)) for s in self._starts()]
-        self.parts = [(slice(*pair), _transposed(X, *pair)) for pair in ends]
-
-    def _starts(self) -> range:
-        return range(0, self.X.shape[0], self.block)
-
-    @property
-    def roundings(self) -> Array:
-        return np.minimum(_entries(self.X), float(self.block + len(self.parts)))
+        places = [slice(s, min(s + self.block, N)) for s in range(0, N, self.block)]
+        self.parts = [(place, neighbours(X, place.start, place.stop, transposed=True)) for place in places]
+        entries = np.bincount(X.indices, minlength=d)  # twice the same place is two terms
+        self.roundings = np.minimum(entries.astype(np.float64), float(self.block + len(self.parts)))
 
     def __call__(self, r: Array) -> Array:
         (first, part), *others = self.parts
@@ -218,53 +186,6 @@ class RowsAdjoint:
         for place, part in others:
             result += part @ r[place]
         return result
-
-
-def _transposed(X: Any, start: int, stop: int) -> Any:
-    """Rows of a matrix in compressed rows as the columns of another, without a copy of their entries."""
-    if (start, stop) == (0, X.shape[0]):
-        return X.T
-    first, last = X.indptr[start], X.indptr[stop]
-    part = type(X[:0].T)((X.shape[1], stop - start))
-    # Its constructor would copy what is a small part of another array.
-    part.data, part.indices = X.data[first:last], X.indices[first:last]
-    part.indptr = X.indptr[start : stop + 1] - first
-    return part
-
-
-class ColumnsAdjoint:
-    """Compressed columns: a long column is summed in pieces, as if it were several columns."""
-
-    def __init__(self, X: Any) -> None:
-        N = X.shape[0]
-        self.X, self.block = X, max(SPARSE_BLOCK, 4 * math.isqrt(N))
-        stored = np.diff(X.indptr)
-        pieces = np.maximum(-(-stored // self.block), 1)
-        self.pieces, self.cut = pieces, X
-        if pieces.max(initial=1) > 1:
-            number = np.arange(pieces.sum()) - np.repeat(np.cumsum(pieces) - pieces, pieces)  # of a piece in its column
-            starts = np.repeat(X.indptr[:-1], pieces) + number * self.block
-            pointers = np.append(starts, X.indptr[-1]).astype(X.indptr.dtype)
-            self.cut = type(X)((X.data, X.indices, pointers), shape=(N, len(starts)), copy=False)
-
-    @property
-    def roundings(self) -> Array:
-        bound: Array = np.minimum(_entries(self.X), float(self.block) + self.pieces)
-        return bound
-
-    def __call__(self, r: Array) -> Array:
-        parts: Array = self.cut.T @ r
-        if self.cut is self.X:
-            return parts
-        summed: Array = np.add.reduceat(parts, np.cumsum(self.pieces) - self.pieces, axis=0)
-        return summed
-
-
-def _entries(X: Any) -> Array:
-    """How many entries of every column are stored: twice the same place is two terms."""
-    d = X.shape[1]
-    stored = np.bincount(X.indices, minlength=d) if X.format == "csr" else np.diff(X.indptr)
-    return stored.astype(np.float64)
 
 
 def absolute_product(X: Any, w: Array) -> Array:

@@ -25,8 +25,7 @@ import scipy.sparse as sp
 from scipy.linalg.lapack import dpotrf
 
 from suffice.arrays import EPS, Array, host, like, namespace, norm
-from suffice.rows.blocks import RowBlocks
-from suffice.rows.gram import Normal, gram
+from suffice.rows.gram import Normal, gram, squared
 from suffice.rows.rounding import TINY
 from suffice.rows.sums import Block, Job, Most
 
@@ -35,6 +34,7 @@ SMALL_GRAM = 1 << 26  # bytes: a Gram matrix that may be larger than X
 CHOLESKY_SLACK = 0.005
 MOST_WORK = 2e11  # multiplications for a bound: a few seconds
 MOST_BLOCKS = 16
+COPIED = 1 << 22  # bytes of rows of a dense X at a time
 LANCZOS_SLACK = 0.05
 LANCZOS_FAILURE = 1e-15
 
@@ -49,11 +49,14 @@ def _largest(A: Any) -> float:
 
 def row_norms(A: Any) -> Array:
     """||.|| of every row of a dense A."""
-    if not isinstance(A, np.ndarray):
-        xp = namespace(A)
-        return host(xp.sqrt(xp.sum(A * A, axis=1)))
-    norms: Array = np.sqrt(np.einsum("ij,ij->i", A, A))
-    return norms
+    if isinstance(A, np.ndarray):
+        norms: Array = np.sqrt(np.einsum("ij,ij->i", A, A))
+        return norms
+    return np.sqrt(_row_sums(squared(A)))
+
+
+def _row_sums(A: Any) -> Array:
+    return host(A @ like(np.ones(A.shape[1]), A))
 
 
 def squared_norm_bound(A: Any) -> float:
@@ -65,23 +68,31 @@ def squared_norm_bound(A: Any) -> float:
             raise OverflowError(f"X is too large: the square of its largest entry, {scale!r}, overflows")
         return max(squared_norm_bound(A / scale) * scale * scale, sys.float_info.min) * (1 + 4 * EPS)
     rows, columns = A.shape
-    small = min(rows, columns)
-    if small <= DENSE_GRAM_SIZE:
-        return _gram_bound(gram(A if columns <= rows else A.T)[0], rows, columns)
     memory = int(A.data.nbytes + A.indices.nbytes if sp.issparse(A) else 8 * math.prod(A.shape))
-    if rows * columns * small <= MOST_WORK and 8 * small**2 <= max(memory, SMALL_GRAM):
-        bound = _cholesky_bound(gram(A if columns <= rows else A.T)[0], rows, columns)
-        if bound < math.inf:
-            return bound
-    if sp.issparse(A) and A.has_canonical_format:
-        frobenius = float(A.data @ A.data)
-    else:
-        frobenius = float(A.multiply(A).sum() if sp.issparse(A) else namespace(A).sum(A * A))
-    proven = min(frobenius * (1 + 2 * max(rows, columns) * EPS), _of_absolute(_absolute(A)))
     length = min(DENSE_GRAM_SIZE, math.isqrt(memory // 32))  # of blocks with a few Gram matrices each
-    if 0 < small <= MOST_BLOCKS * length and rows * columns * length <= MOST_WORK:
-        proven = min(proven, _blockwise(A, length) * (1.0 + 2 * MOST_BLOCKS * EPS))
-    return float(proven)
+
+    def looser() -> float:
+        B = _absolute(A)
+        found = _looser(float(_row_sums(squared(A)).sum()), lambda v: host(B.T @ (B @ like(v, B))), rows, columns)
+        if 0 < min(rows, columns) <= MOST_BLOCKS * length and rows * columns * length <= MOST_WORK:
+            found = min(found, _blockwise(A, length) * (1.0 + 2 * MOST_BLOCKS * EPS))
+        return found
+
+    return _bound(rows, columns, memory, lambda: gram(A if columns <= rows else A.T)[0], looser)
+
+
+def _bound(rows: int, columns: int, memory: int, gram: Callable[[], Array], looser: Callable[[], float]) -> float:
+    """By a Gram matrix where that is affordable beside so much memory, else by what is looser."""
+    small, bound = min(rows, columns), math.inf
+    if small <= DENSE_GRAM_SIZE:
+        return _gram_bound(gram(), rows, columns)
+    if rows * columns * small <= MOST_WORK and 8 * small**2 <= max(memory, SMALL_GRAM):
+        bound = _cholesky_bound(gram(), rows, columns)
+    return bound if bound < math.inf else looser()
+
+
+def _looser(frobenius: float, normal: Callable[[Array], Array], rows: int, columns: int) -> float:
+    return min(frobenius * (1 + 2 * (rows + columns) * EPS), _collatz_wielandt(normal, rows, columns))
 
 
 def _blockwise(A: Any, length: int) -> float:
@@ -105,56 +116,57 @@ class Survey(Job):
     keeps: bool = True
 
     def __call__(self, block: Block) -> Any:
-        X, a = block.X, block["a"]
-        largest = float(np.abs(X).max(initial=0.0))
-        finite = bool(np.isfinite(X).all())
-        X = X if self.unit == 1.0 else X / self.unit
+        X, a = block.X, host(block["a"])
+        N, d = X.shape
+        largest = _largest(X)
+        length = max(COPIED // (8 * d), 1) if isinstance(X, np.ndarray) else N  # of rows that are copied at a time
+        rows, columns = np.empty(N), np.zeros(d)
         with np.errstate(over="ignore", invalid="ignore"):
-            squares = np.einsum("ij,ij->i", X, X)
-            norms = np.sqrt(squares + X.shape[1] * TINY) * self.unit
-            columns, means = a @ X**2, a @ X
-            G = gram(X, scale=np.sqrt(a))[0] if self.gram else np.zeros((0, 0))
-        counting = norms[a > 0.0]
-        found = (
-            Most(largest if finite else math.inf),
-            Most(norms.max(initial=0.0)),
-            Most(counting.max(initial=0.0)),
-            columns,
-            means,
-            G,
-        )
+            for place in (slice(first, first + length) for first in range(0, N, length)):
+                part = X if length >= N else X[place]
+                S = squared(part if self.unit == 1.0 else part / self.unit)
+                rows[place] = _row_sums(S)
+                columns += host(S.T @ like(a[place], S))
+            norms = np.sqrt(rows + d * TINY) * self.unit
+            G = gram(X / self.unit, scale=np.sqrt(a))[0] if self.gram else np.zeros((0, 0))
+            found = (
+                Most(largest if math.isfinite(largest) else math.inf),
+                Most(norms.max(initial=0.0)),
+                Most(norms[a > 0.0].max(initial=0.0)),
+                columns,
+                block.pull(block["a"]),
+                G,
+            )
         return (norms, found) if self.keeps else found
 
 
 @dataclass(frozen=True, eq=False)
 class Surveyed:
-    """What a pass over blocks of rows has found; sums of squares are in units of `unit`."""
+    """What a pass over all rows has found; sums of squares are in units of `unit`."""
 
     largest: float
     largest_row: float
     reach: float  # the largest row that counts
     columns: Array
     means: Array  # X^T a
-    gram: Array | None  # X^T diag(a) X, where it is small
+    gram: Array | None  # X^T diag(a) X, where it is small, of blocks
     row_norms: Any
     unit: float
 
     @classmethod
     def of(cls, design: Any, other: Surveyed | None) -> Surveyed:
         """`other` is of the same rows with other weights: norms of rows are held once."""
-        X, small = design.X, design.shape[1] <= DENSE_GRAM_SIZE
+        rows, d = design.rows, design.shape[1]
+        small = rows.dear and d <= DENSE_GRAM_SIZE
         unit, norms = (1.0, None) if other is None else (other.unit, other.row_norms)
         for _ in range(2):
-            job = Survey(unit, small, small * design.shape[1] ** 2, keeps=other is None)
-            found = X.run(job, a=design.weights)
+            found = rows.run(Survey(unit, small, small * d**2, keeps=other is None), a=design.weights)
             norms, sums = found if other is None else (norms, found)
             largest, row, reach, columns, means, gram = sums
             if not math.isfinite(largest) or _unit(largest) == unit:
                 break
             unit = _unit(largest)
-        return cls(
-            float(largest), float(row), float(reach), columns, means * unit, gram if small else None, norms, unit
-        )
+        return cls(float(largest), float(row), float(reach), columns, means, gram if small else None, norms, unit)
 
 
 def _unit(largest: float) -> float:
@@ -176,28 +188,23 @@ def blocks_norm_bound(design: Any) -> float:
 
 def _blocks_norm_bound(design: Any) -> float:
     """In units of the survey's."""
-    X, a, unit, (rows, columns) = design.X, design.weights, design.survey.unit, design.shape
-    if design.survey.gram is not None:
-        return _gram_bound(design.survey.gram, rows, columns)
-    small = min(rows, columns)
-    if rows < columns and isinstance(X, RowBlocks):
-        A = X.scaled(np.sqrt(X.gathered(a)), unit)
-        if small <= DENSE_GRAM_SIZE:
-            return _gram_bound(A.outer_gram(), rows, columns)
-        if rows * columns * small <= MOST_WORK and 8 * small**2 <= SMALL_GRAM:
-            bound = _cholesky_bound(A.outer_gram(), rows, columns)
-            if bound < math.inf:
-                return bound
-    elif rows * columns * small <= MOST_WORK and 8 * columns**2 <= SMALL_GRAM:
-        bound = _cholesky_bound(X.run(Survey(unit, True, columns**2, keeps=False), a=a)[-1], rows, columns)
-        if bound < math.inf:
-            return bound
-    frobenius = float(design.survey.columns.sum())
+    X, a, survey, (rows, columns) = design.X, design.weights, design.survey, design.shape
+
+    def gram() -> Array:
+        if survey.gram is not None:
+            return survey.gram  # type: ignore[no-any-return]
+        if columns > rows:
+            A, root = X.through(lambda part: part / survey.unit, columns), np.sqrt(X.gathered(a))
+            return A.outer_gram() * root[:, None] * root  # type: ignore[no-any-return]
+        return X.run(Survey(survey.unit, True, columns**2, keeps=False), a=a)[-1]  # type: ignore[no-any-return]
 
     def normal(v: Array) -> Array:
-        return X.run(Normal(v, absolute=True, unit=unit), C=a)  # type: ignore[no-any-return]
+        return X.run(Normal(v, absolute=True, unit=survey.unit), C=a)  # type: ignore[no-any-return]
 
-    return float(min(frobenius * (1 + 2 * (rows + columns) * EPS), _collatz_wielandt(normal, rows, columns)))
+    def looser() -> float:
+        return _looser(float(survey.columns.sum()), normal, rows, columns)
+
+    return looser() if columns > rows and not X.here else _bound(rows, columns, 0, gram, looser)
 
 
 def _gram_bound(gram: Array, rows: int, columns: int) -> float:
@@ -216,14 +223,6 @@ def _cholesky_bound(gram: Array, rows: int, columns: int) -> float:
     if not s > 0.0 or dpotrf(gram.T, overwrite_a=True, clean=False)[1]:
         return math.inf
     return float(s * (1.0 + (n + 1) * n * EPS) + (max(rows, columns) + 10 * n) * EPS * trace)
-
-
-def _gram_product(A: Any, v: Array) -> Array:
-    return host(A.T @ (A @ like(v, A)))
-
-
-def _of_absolute(B: Any) -> float:
-    return _collatz_wielandt(lambda v: _gram_product(B, v), *B.shape)
 
 
 def _collatz_wielandt(normal: Callable[[Array], Array], rows: int, columns: int, rounds: int = 20) -> float:
