@@ -20,10 +20,9 @@ A worker that dies, exceeds the deadline or answers nonsense loses its task to a
 journal has the event. A task that was lost `attempts` times in a row ends the run: it is likely to be the cause. What a
 problem itself raises is not tried again.
 
-spread   what all executors do: tasks handed out, answers looked at, lost ones handed out again
+spread   what all executors do: tasks handed out, answers looked at, lost ones handed out again; a worker's side
 pools    those of the standard library's kind, and processes of this machine
 dask     a cluster
-worker   the other side: work that travels once and is kept
 """
 
 from __future__ import annotations
@@ -33,8 +32,7 @@ from typing import Any
 
 from suffice.executors.dask import Dask
 from suffice.executors.pools import Futures, Processes
-from suffice.executors.spread import Serial, Spread, WorkerError
-from suffice.executors.worker import Work
+from suffice.executors.spread import Serial, Spread, Work, WorkerError
 
 __all__ = ["Dask", "Futures", "Processes", "Serial", "Spread", "Work", "WorkerError", "find"]
 

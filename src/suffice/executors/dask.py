@@ -10,8 +10,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
-from suffice.executors.spread import Spread, WorkerError
-from suffice.executors.worker import Missing, Work, call, hold, pack
+from suffice.executors.spread import Missing, Spread, Work, WorkerError, call, hold, pack
 
 
 class Dask(Spread):

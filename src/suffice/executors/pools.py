@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from suffice.arrays import whole_number
-from suffice.executors.spread import Spread, WorkerError
-from suffice.executors.worker import HELD, Missing, Work, call, controller, pack, write_shared
+from suffice.executors.spread import HELD, Missing, Spread, Work, WorkerError, call, controller, pack, write_shared
 
 
 class Futures(Spread):
