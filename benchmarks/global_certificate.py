@@ -35,9 +35,7 @@ from sklearn.preprocessing import StandardScaler
 
 import suffice
 from suffice import losses, problems
-from suffice.globally.centres import minimised
-from suffice.globally.models import folds_of
-from suffice.globally.rotation import rotated
+from suffice.globally.models import folds_of, minimised
 from suffice.sklearn.adapters import find_adapter
 from suffice.sklearn.penalties import PenaltySpace
 from suffice.sklearn.splits import SearchData
@@ -100,7 +98,7 @@ def false_proofs(problem: suffice.BilevelProblem, made: suffice.GlobalCertificat
     """How many random penalties have an F outside the proven surfaces, and how many were looked at."""
     lower, upper = problem.space.bounds
     thetas = lower + np.random.default_rng(0).random((points, len(lower))) * (upper - lower)
-    folds = [rotated(fold) for fold in folds_of(problem)]
+    folds = folds_of(problem)
     weights = [np.zeros(fold.design.shape[1]) for fold in folds]
     false, seen = 0, 0
     began, done = time.monotonic(), 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from suffice.globally.landscape import Landscape
+from suffice.globally.certificate import Landscape
 from suffice.report import figures
 from suffice.report.still import draw_panel
 from suffice.report.traces import Surface, Trace, surface, trace

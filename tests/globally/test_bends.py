@@ -5,11 +5,9 @@ import pytest
 
 import suffice
 from suffice import losses, problems
-from suffice.globally.along import clips_of, expansion_of, sizes_of
-from suffice.globally.balls import ball_of
-from suffice.globally.centres import minimised
-from suffice.globally.models import folds_of
-from suffice.globally.paths import PenaltyBox, path_of
+from suffice.globally.models import folds_of, minimised
+from suffice.globally.paths import PenaltyBox, clips_of, expansion_of, path_of, sizes_of
+from suffice.globally.reach import ball_of
 from suffice.globally.surfaces import part_of, together
 from suffice.terms import POISSON
 
@@ -85,7 +83,7 @@ def along(fold, path, box, t):
             kappa = max(-sigma * (K[path.S[row]] @ np.append(1.0, monomials)) - fold.B[0] @ t, 0.0) / h
         assert kappa <= path.limits[k]
         moved += kappa * path.A[:, quads + k]
-    clips, _ = clips_of(fold, path, box, np.append(sizes_of(box.r), path.limits))
+    clips = clips_of(fold, path, box, np.append(sizes_of(box.r), path.limits))
     clipped = (clips > 0.0) & (np.append(path.sigma, [0.0] * fold.intercept) * moved < 0.0)
     moved[clipped] = 0.0
     w = np.zeros(len(path.w))

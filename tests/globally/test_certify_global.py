@@ -1,7 +1,6 @@
 """A global certificate: no penalties in the space are better by more than it says, and F lies where it says."""
 
 import math
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -102,19 +101,19 @@ def test_two_penalties_are_certified_and_f_lies_where_it_is_proven_to(kind):
 
 def test_surfaces_hold_in_cells_of_any_size():
     """Also where they are far too large to be of use, and at their corners."""
-    from suffice.globally.answers import searching
+    from suffice.globally.branch import BranchAndBound
 
     for make in (CASES["lasso"], CASES["l2 logistic"], two_penalties):
         problem = make()
-        with searching(problem, 1e-3, None) as search:
-            for _ in range(12):
-                search.step()
-                for cell in search.cells[:2]:
-                    for corner in (cell.low, cell.high, np.sqrt(cell.low * cell.high)):
-                        theta = problem.space.theta(dict(zip(problem.space.names, corner.tolist(), strict=True)))
-                        low, high = problem.evaluate(theta, within=1e-9).interval
-                        a, b = cell.interval(corner)
-                        assert a <= high * (1.0 + 1e-12) and low <= b * (1.0 + 1e-12)
+        search = BranchAndBound(problem, 1e-3)
+        for _ in range(12):
+            search.step()
+            for cell in search.cells[:2]:
+                for corner in (cell.low, cell.high, np.sqrt(cell.low * cell.high)):
+                    theta = problem.space.theta(dict(zip(problem.space.names, corner.tolist(), strict=True)))
+                    low, high = problem.evaluate(theta, within=1e-9).interval
+                    a, b = cell.interval(corner)
+                    assert a <= high * (1.0 + 1e-12) and low <= b * (1.0 + 1e-12)
 
 
 def test_a_local_search_that_has_ended_in_a_poor_place_is_found_out():
@@ -216,37 +215,22 @@ def test_a_callback_may_end_it():
     assert made.evaluations == 3 and "callback" in made.message
 
 
-@pytest.mark.parametrize("at_once", [1, 3])
-def test_a_journal_takes_up_what_was_interrupted(tmp_path, at_once):
+def test_a_journal_takes_up_what_was_interrupted(tmp_path):
     problem = CASES["both, tied"]()
-    plain = {"cells_at_once": at_once}
-    whole = suffice.certify_global(problem, 1e-3, options=suffice.GlobalOptions(**plain))
-    few = suffice.GlobalOptions(max_evaluations=9, **plain)
+    whole = suffice.certify_global(problem, 1e-3)
+    few = suffice.GlobalOptions(max_evaluations=9)
     first = suffice.certify_global(problem, 1e-3, options=few, journal=tmp_path)
     assert first.evaluations == 9 and not first.success
     before = read(tmp_path).answers
-    again = suffice.certify_global(problem, 1e-3, journal=tmp_path, options=suffice.GlobalOptions(**plain))
+    again = suffice.certify_global(problem, 1e-3, journal=tmp_path)
     assert (again.lower, again.upper, again.evaluations) == (whole.lower, whole.upper, whole.evaluations)
     after = read(tmp_path).answers
     assert after > before >= 9
-    third = suffice.certify_global(problem, 1e-3, journal=tmp_path, options=suffice.GlobalOptions(**plain))
+    third = suffice.certify_global(problem, 1e-3, journal=tmp_path)
     assert third.cells[0].lower == whole.cells[0].lower
     assert read(tmp_path).answers == after  # nothing was looked at again
     with pytest.raises(suffice.JournalError, match="epsilon"):
         suffice.certify_global(problem, 1e-2, journal=tmp_path)
-
-
-def test_any_executor_proves_the_same_to_the_bit():
-    problem = two_penalties(ends=(1e-2, 10.0))
-    few = suffice.GlobalOptions(max_evaluations=40, cells_at_once=4)
-    found = [suffice.certify_global(problem, 0.1, options=few, executor=None)]
-    with ThreadPoolExecutor(2) as threads:
-        found += [suffice.certify_global(problem, 0.1, options=few, executor=one) for one in ("serial", threads)]
-    bounds = [[(cell.lower, cell.upper, *cell.low, *cell.high) for cell in made.cells] for made in found]
-    assert bounds[0] == bounds[1] == bounds[2] and len(bounds[0]) > 10
-    assert false_proofs(problem, found[0], 10) == []
-    with pytest.raises(ValueError, match="cells_at_once"):
-        suffice.GlobalOptions(cells_at_once=0)
 
 
 def test_what_cannot_be_certified_is_refused_with_what_can():

@@ -12,7 +12,7 @@ from suffice.globally.expansions import (
     slope_remainder,
     third,
 )
-from suffice.globally.quadratics import BoxQuadratic
+from suffice.globally.surfaces import BoxQuadratic
 from suffice.models.families import POISSON
 from suffice.models.margin_losses import LOGISTIC, SQUARED
 from suffice.prove.scores import BrierScore, DevianceScore, LogScore, SquaredScore

@@ -5,7 +5,7 @@ import pytest
 
 import suffice
 from suffice import losses, problems
-from suffice.globally.landscape import Landscape
+from suffice.globally.certificate import Landscape
 
 pytest.importorskip("matplotlib")
 

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from suffice.globally.landscape import Landscape
+from suffice.globally.certificate import Landscape
 from suffice.report import figures
 from suffice.report.chart import BLUE, Band, Bars, Cells, Contours, Dots, Line, Panel, Scale
 from suffice.report.live import interactive

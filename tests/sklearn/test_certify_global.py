@@ -62,17 +62,17 @@ def test_an_interrupted_certificate_holds_and_is_taken_up_from_the_journal(tmp_p
     }  # better ones are found on the way
     asked = {"space": {"l2": (1e-6, 1e2)}, "cv": 3, "certify_global": 1e-3, **poor}
     whole = SufficeSearchCV(Ridge(), **asked).fit(X, y)
-    evaluated = BilevelProblem.evaluate_all
+    evaluated = BilevelProblem.evaluate
     made = []
 
     def interrupted(self, *args, **kwargs):
         made.append(evaluated(self, *args, **kwargs))
-        if sys._getframe(1).f_code.co_filename.endswith("answers.py") and len(made) > 1:
+        if sys._getframe(1).f_code.co_filename.endswith("branch.py"):
             made.clear()
             raise KeyboardInterrupt
         return made[-1]
 
-    monkeypatch.setattr(BilevelProblem, "evaluate_all", interrupted)
+    monkeypatch.setattr(BilevelProblem, "evaluate", interrupted)
     first = SufficeSearchCV(Ridge(), journal=tmp_path, **asked).fit(X, y)
     assert first.result_.status is Status.INTERRUPTED and first.global_gap_ > 1e-3
     assert first.global_certificate_.lower <= whole.global_certificate_.upper

@@ -1,15 +1,13 @@
 """A global certificate: no penalties in a box are better than the best known ones by more than epsilon.
 
-models, rotation, expansions      what is known of a fold; more columns than rows; Taylor remainders of losses
-paths, bends, along               through minimisers; at kinks; what margins and gradients do along them
-reach, balls                      how far minimisers are from paths
-quadratics, surfaces, homotopy    bounds of F over boxes; the Lasso's whole path
-centres, branch, beside           a fold of a cell; branch and bound; the same beside local searches
-answers, certificate, landscape   journal and executor; the public face; what pictures show
+models, expansions      what is known of a fold, and weights at given penalties; Taylor remainders of losses
+paths, reach            through minimisers, with bends at kinks, and what margins do there; how far minimisers are
+surfaces, homotopy      bounds of F over boxes; the Lasso's whole path
+branch, certificate     branch and bound; the public face, and what pictures show
 """
 
-from suffice.globally.branch import Cell, GlobalOptions, Progress
-from suffice.globally.certificate import GlobalCertificate, certify_global
+from suffice.globally.branch import Cell, Progress
+from suffice.globally.certificate import GlobalCertificate, GlobalOptions, Landscape, certify_global
 from suffice.globally.models import UnsupportedError
 
-__all__ = ["Cell", "GlobalCertificate", "GlobalOptions", "Progress", "UnsupportedError", "certify_global"]
+__all__ = ["Cell", "GlobalCertificate", "GlobalOptions", "Landscape", "Progress", "UnsupportedError", "certify_global"]

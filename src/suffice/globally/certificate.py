@@ -2,25 +2,78 @@
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from suffice.arrays import Array, positive
+from suffice.arrays import Array, positive, whole_number
 from suffice.evaluation import Evaluation
-from suffice.globally.answers import searching
-from suffice.globally.branch import BranchAndBound, Cell, GlobalOptions, Progress, budget_spent, relative
-from suffice.globally.landscape import Landscape
+from suffice.globally.branch import BranchAndBound, Cell, Progress, relative
+from suffice.journal.answers import Journal
+from suffice.journal.fingerprint import Fingerprint
 from suffice.result import Result
 from suffice.search.bilevel import BilevelProblem
 from suffice.signals import termination
 from suffice.space import Space
 
-AT_ONCE = 8  # cells that are looked at together where there is an executor
 INTERRUPTED = "it was interrupted"
+POINTS = 12  # of a cell, at which its surfaces are drawn
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlobalOptions:
+    """When `certify_global` stops without success: budgets, for all that it does. What is proven by then holds."""
+
+    max_evaluations: int = 5000
+    max_work: float = math.inf
+    max_seconds: float = math.inf
+
+    def __post_init__(self) -> None:
+        whole_number(self.max_evaluations, "max_evaluations", least=1)
+        positive(self.max_work, "max_work", infinite=True)
+        positive(self.max_seconds, "max_seconds", infinite=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Landscape:
+    """What is proven of F over the space, as pictures show it: 0 and infinity are cut off. With one parameter the band
+    in which F is proven to lie, with two every cell by its lower bound over the best known F."""
+
+    names: tuple[str, ...]
+    best: Array
+    lower: float  # of F, everywhere
+    upper: float  # the best known F
+    cells: Array  # one a row: lower ends, upper ends, lower bound of F
+    line: Array  # of one parameter: its values, and the lower and upper bounds of F there; else empty
+
+    @property
+    def gap(self) -> float:
+        return relative(self.lower, self.upper)
+
+    @property
+    def gap_in_percent(self) -> str:
+        """With two digits, rounded up: it is a bound."""
+        percent = 100.0 * self.gap
+        unit = 10.0 ** (math.floor(math.log10(percent)) - 1) if 0.0 < percent < math.inf else 1.0
+        return f"{math.ceil(percent / unit) * unit:.2g}" if math.isfinite(percent) else "inf"
+
+    @property
+    def ends(self) -> list[tuple[float, float]]:
+        """From where to where each parameter is drawn."""
+        m = len(self.names)
+        return [(float(self.cells[:, k].min()), float(self.cells[:, m + k].max())) for k in range(m)]
+
+    @property
+    def excess(self) -> Array:
+        """By how many percent each cell is proven to be worse than the best known F; negative if it may be better."""
+        found: Array = 100.0 * (self.cells[:, -1] / self.upper - 1.0)
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,17 +102,6 @@ class GlobalCertificate:
     message: str
     space: Space
 
-    @classmethod
-    def of(cls, search: BranchAndBound, history: tuple[Progress, ...], message: str) -> GlobalCertificate:
-        """What a search has proven."""
-        best, space, seconds = search.best, search.problem.space, search.progress.seconds
-        if best is None:
-            raise ValueError("F could not be evaluated anywhere in the space")
-        return cls(
-            search.epsilon, search.lower, search.upper, space.params(best.point), best.point, best.interval,
-            search.cells, history, search.evaluations, search.work, seconds, message, space,
-        )  # fmt: skip
-
     @property
     def gap(self) -> float:
         """(upper - lower)/upper."""
@@ -87,8 +129,22 @@ class GlobalCertificate:
     @property
     def landscape(self) -> Landscape:
         """What `plot` draws."""
-        best = [self.params[name] for name in self.space.names]
-        return Landscape.of(self.space.names, best, self.lower, self.upper, self.cells)
+
+        def shown(low: float, high: float) -> tuple[float, float]:
+            """Ends of a cell on a logarithmic scale."""
+            high = float(high) if math.isfinite(high) else 10.0 * max(float(low), 0.1)
+            return (float(low) if low > 0.0 else 1e-3 * high), high
+
+        rows, line = [], []
+        for cell in self.cells:
+            lows, highs = zip(*map(shown, cell.low, cell.high), strict=True)
+            rows.append([*lows, *highs, cell.lower])
+        for cell in sorted(self.cells, key=lambda cell: float(cell.low[0])) if len(self.space) == 1 else ():
+            for t in np.geomspace(*shown(float(cell.low[0]), float(cell.high[0])), POINTS):
+                line.append((t, *cell.interval(np.clip(np.array([t]), cell.low, cell.high))))
+        best = np.array([self.params[name] for name in self.space.names])
+        lines = np.array(line).reshape(-1, 3)
+        return Landscape(self.space.names, best, self.lower, self.upper, np.array(rows), lines)
 
 
 def certify_global(
@@ -99,7 +155,6 @@ def certify_global(
     known: Result | Evaluation | None = None,
     journal: str | os.PathLike[str] | None = None,
     callback: Callable[[Progress], object] | None = None,
-    executor: Any = None,
 ) -> GlobalCertificate:
     """Prove how much better than the best known parameters any others in the problem's space can be.
 
@@ -124,47 +179,54 @@ def certify_global(
     callback : callable, default None
         Given a `Progress` after every look: `gap`, `lower`, `upper`, `evaluations`, `cells`, `seconds`.
         StopIteration raised in it ends the search, and so do Ctrl-C and SIGTERM: what is proven by then is returned.
-    executor : default None
-        Where cells are looked at, several at once (`GlobalOptions.cells_at_once`): "processes", "dask", a
-        concurrent.futures.Executor or one of `suffice.executors`. None: here. The result is the same, to the bit, for
-        any of them and any number of workers, and holds in whatever order they answer.
     """
     positive(epsilon, "epsilon")
     options = GlobalOptions() if options is None else options
     if not isinstance(options, GlobalOptions):
         raise TypeError(f"options must be suffice.GlobalOptions or None, got {options!r}")
-    evaluation = known.evaluation if isinstance(known, Result) else known
-    at_once = options.cells_at_once or (1 if executor is None else AT_ONCE)
-    with searching(problem, epsilon, journal, executor, evaluation) as search:
-        history: list[Progress] = []
-        message = _run(search, options, at_once, history, callback)
-        if search.best is None:  # cells without an upper end are bounded without an evaluation
-            search.settle_for_any()
-        if not history:  # what was known before the first look is enough
-            history.append(search.progress)
-    return GlobalCertificate.of(search, tuple(history), message)
+    history: list[Progress] = []
+    best = known.evaluation if isinstance(known, Result) else known
+    with ExitStack() as stack:
+        kept: Journal | None = None
+        if journal is not None:
+            parts = Fingerprint()
+            parts.add("problem", problem)
+            parts.add("epsilon", epsilon)
+            kept = stack.enter_context(Journal(journal).continued(parts.parts))
+        search = BranchAndBound(problem, epsilon, best, kept)
+        message = _run(search, options, history, callback)
+    if search.best is None:
+        raise ValueError("F could not be evaluated anywhere in the space")
+    last, space = search.progress, search.problem.space
+    return GlobalCertificate(
+        epsilon, last.lower, last.upper, space.params(search.best.point), search.best.point, search.best.interval,
+        search.cells, tuple(history or [last]), last.evaluations, last.work, last.seconds, message, space,
+    )  # fmt: skip
 
 
 def _run(
     search: BranchAndBound,
     options: GlobalOptions,
-    at_once: int,
     history: list[Progress],
     callback: Callable[[Progress], object] | None,
 ) -> str:
+    """What has ended it."""
     while not search.done:
-        spent = budget_spent(search, options)
-        if spent is not None:
-            return f"{spent} was reached"
-        before = search.evaluations
+        for name, spent in (
+            ("max_evaluations", search.evaluations),
+            ("max_work", search.work),
+            ("max_seconds", time.monotonic() - search.began),
+        ):
+            if spent >= getattr(options, name):
+                return f"{name} was reached"
+        before, looked = list(search.heap), search.evaluations
         try:
-            with termination(KeyboardInterrupt), search.undone_by_interrupts():
-                search.step(min(at_once, options.max_evaluations - search.evaluations))
+            with termination(KeyboardInterrupt):
+                search.step()
         except KeyboardInterrupt:
-            if search.best is None:
-                raise
+            search.heap = before  # cells that make up the box
             return INTERRUPTED
-        if search.evaluations > before:
+        if search.evaluations > looked:
             history.append(search.progress)
             try:
                 if callback is not None:

@@ -8,8 +8,8 @@ and how its penalties follow from the parameters t of the space: (l1, l2) = B t 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -18,15 +18,19 @@ from suffice.globally.expansions import LOSSES, knows
 from suffice.lazy import cached_property
 from suffice.models.intercept import Intercepted
 from suffice.models.linear import LinearModel, LossModel
+from suffice.penalties.prox import L1
 from suffice.problems import LowerLevel
 from suffice.prove.held_out import HeldOut
-from suffice.rows.design import Design
+from suffice.rows.design import Design, largest_matrix
 from suffice.rows.gram import as_array, gram, squared, with_constant
 from suffice.search.bilevel import BilevelProblem
-from suffice.solvers.problem import LinearParts
+from suffice.solvers.problem import Composite, LinearParts
+from suffice.solvers.solver import solve
+from suffice.solvers.unproven import MarginProblem
 
-if TYPE_CHECKING:
-    from suffice.globally.rotation import Rotation
+ENOUGH = 1e-9  # of the root of Phi: what a Newton step promises, its decrement
+STEPS = 40
+OTHERWISE = 150  # steps of the package's own solver
 
 WHAT_WORKS = (
     "a global certificate is for linear models with squared, logistic or Poisson loss, dense or sparse X in main "
@@ -58,7 +62,6 @@ class CertifiableFold:
     model: LossModel
     held: HeldOut
     B: Array  # 2 x m
-    rotation: Rotation | None = None  # in whose space the model is, if it is not the data's
 
     @property
     def design(self) -> Design:
@@ -108,12 +111,6 @@ class CertifiableFold:
         sums: Array = self.squares.T @ E
         return np.sqrt(sums)
 
-    def absolute(self, u: Array) -> Array:
-        """|X|^T u for u >= 0, nearly always 0 for most rows."""
-        rows = np.flatnonzero(u)
-        found: Array = np.abs(self.design.X[rows]).T @ u[rows]
-        return found
-
     def columns(self, X: Any, S: Any) -> Array:
         """Columns S of X, dense, with one of ones if there is an intercept."""
         part = as_array(X[:, S])
@@ -137,6 +134,20 @@ class CertifiableFold:
         """The fold's share of F by these weights."""
         m = self.held.design.margins(w) + self.start(w)[1]
         return float(self.held.share * (self.v @ self.held.score.residuals(m, self.held.y) ** 2))
+
+
+def minimised(fold: CertifiableFold, l1: float, l2: float, w: Array) -> tuple[Array, int]:
+    """Nearly a minimiser, and the steps to it: by Newton's method without proofs, from a neighbour's weights in a few
+    steps; where that does not converge, the package's solver goes on."""
+    curved = MarginProblem(fold.design.X, fold.a, fold.y, fold.loss, fold.intercept)
+    with np.errstate(all="ignore"):
+        near, steps, done = curved.minimised(w, l1, l2, optimal=ENOUGH, least=ENOUGH**2, steps=STEPS)
+    if done:
+        return near, steps
+    smooth = replace(fold.model, l2=l2)
+    problem = Composite(smooth, L1(l1), mu=l2, L=smooth.L, size=len(w))
+    found = solve(problem, within=ENOUGH, warm=near, max_steps=OTHERWISE)
+    return found.x, steps + found.steps
 
 
 def folds_of(problem: BilevelProblem) -> list[CertifiableFold]:
@@ -176,6 +187,8 @@ def _fold(lower: Any, loss: Any, probe: dict[str, float]) -> CertifiableFold:
     found, told = [np.asarray(one) for one in (parts.l1, parts.l2)], B @ np.array(list(probe.values()))
     if any(one.ndim for one in found) or not np.allclose(found, told, rtol=1e-12, atol=0.0):
         raise UnsupportedError(f"{type(lower).__name__} has other penalties than it says")
+    if not B[0].any() and (d := parts.model.design.shape[1]) > largest_matrix(parts.model.design):
+        raise UnsupportedError(f"without an l1 all of {d} columns count, of which a matrix would be too large")
     if isinstance(parts.model, Intercepted) != (held.train is not None):
         raise UnsupportedError("the held-out loss and the model do not agree about an intercept")
     return CertifiableFold(type(parts.model)(parts.model.design, parts.model.y, parts.model.loss), held, B)

@@ -1,4 +1,5 @@
-r"""A path through minimisers: a second-order expansion of w(t) around the centre of a box of parameters.
+r"""A path through minimisers: a second-order expansion of w(t) around the centre of a box of parameters, with bends
+where weights come and go; and what margins, slopes and gradients do along it, for all parameters of the box at once.
 
     w~(t) = w0 + D t + V[t, t]    on the signed support (S, sigma) of w0,  0 elsewhere,      (l1, l2) = B (centre + t).
 
@@ -7,23 +8,67 @@ diag(a psi'') there, and the intercept as one more column that has no penalty,
 
     H D_k = -(B_1k sigma + B_2k w0),        H V[t, t] = -((B_2 t) D t + 1/2 X^T (a psi''' (X D t)^2)).
 
-Nothing has to be proven here: whatever the path is, `suffice.globally.balls` bounds how far it is from minimisers.
+Nothing has to be proven here: whatever the path is, `suffice.globally.reach` bounds how far it is from minimisers.
+
+*Bends.* A smooth path is wrong in first order beyond a kink. Let K be the columns whose weight would change its sign
+somewhere in the box, and those outside the support whose gradient may exceed l1, each with its sigma_j: that of the
+weight, or minus that of the gradient. The path becomes
+
+    w~(t) = w0 + D t + V[t, t] + sum_{j in K} kappa_j(t) r_j,      r_j = sigma_j (e_j - H_BB^-1 H_Bj),   B = S \ K,
+
+with  kappa_j = (-sigma_j w~_j)_+  of the smooth path for a weight that leaves: it stays 0, and the others answer; and
+kappa_j = (x_j)_+/h_j,  x_j = -sigma_j grad_j f - l1 along the smooth path,  h_j = sigma_j (H r_j)_j,  for one that
+enters. H r_j is 0 on B, so that e, what no subgradient cancels, is on B as it was; on K there is
+
+    e_j = sum_{k in K, k != j} kappa_k (H r_k)_j  +  (h_j kappa_j - 2 l1)_+  for one that leaves,
+
+since any subgradient between -l1 and l1 will do where the weight is 0, and the sum alone for one that enters. So one
+kink costs nothing in first order, and several what they have to do with each other. All that is ever used of kappa_j
+is 0 <= kappa_j <= kappa_j^max. H here is that at the centre; how it changes is left to `reach`, with all the rest.
+
+*Along the path* margins are m0 + s, s = s1 + s2 of first and second order, bends and clips being of the second kind.
+With psi' = psi'(m0) and so on, row by row,
+
+    psi'(m0 + s) = psi' + psi'' s + 1/2 psi''' s1^2 + zeta,      |zeta| bounded by `suffice.globally.expansions`,
+
+so that grad_j f = p_j(t) + (X^T a zeta)_j, p_j a polynomial in t and the bends. |p_j| - l1 is largest, but for
+second-order terms, in a corner of the box. A weight that would change its sign, and does not bend the path, is clipped:
+it stays 0, which adds sigma_j k_j, 0 <= k_j <= k_j^max, to the path.
+
+*Rounding.* Vectors X^T (a r) are known to gamma ||diag(a)^(1/2) x_j|| ||a^(1/2) r||, entry by entry, with what the
+margins' own rounding does to r; that of the margins themselves is part of zeta.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import combinations_with_replacement, product
 
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from suffice.arrays import Array, norm
-from suffice.globally.expansions import third
+from suffice.arrays import EPS, Array
+from suffice.globally.expansions import most_bend, slope_remainder, third
 from suffice.globally.models import CertifiableFold
-from suffice.globally.quadratics import pairs
+from suffice.rows.design import OF_FACTORS
+from suffice.rows.rounding import TINY, gamma
 
 Indices = npt.NDArray[np.intp]
+
+SAFE = 1.0 + 1e-10  # what sums of a few bounds are multiplied by for their rounding
+MOST = 60  # bends of a path
+
+
+def pairs(m: int) -> list[tuple[int, int]]:
+    """(j, k) with j <= k, in the order in which coefficients of second order are stored."""
+    return list(combinations_with_replacement(range(m), 2))
+
+
+def sizes_of(r: Array) -> Array:
+    """Of the monomials t_k and t_k t_l."""
+    found: Array = np.append(r, [r[j] * r[k] for j, k in pairs(len(r))]) * (1.0 + 4.0 * EPS)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,17 +104,11 @@ class Path:
     A: Array  # (|S|, with the intercept last) x (m + pairs + bends)
     m0: Array  # margins of training rows at w0
     b: float
-    stiffness: Array  # H_jj^(1/2) on S and the intercept, about
-    spread: Array  # (H^-1)_jj^(1/2), likewise
-    base: int  # so many of S have weights at the centre; the others enter (`suffice.globally.bends`)
+    spread: Array  # (H^-1)_jj^(1/2) on S and the intercept, about
+    base: int  # so many of S have weights at the centre; the others enter by a bend
     own: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))  # row of A that a bend is about
     h: Array = field(default_factory=lambda: np.zeros(0))
     limits: Array = field(default_factory=lambda: np.zeros(0))  # kappa^max
-
-    def length(self, sizes: Array) -> float:
-        """||w~||, at most, for monomials of these sizes, without clips."""
-        s = len(self.S)
-        return (norm(self.w) + float(np.sqrt(np.sum(self.A[:s] ** 2, axis=0)) @ sizes)) * (1.0 + 1e-10)
 
 
 def path_of(fold: CertifiableFold, w: Array, box: PenaltyBox) -> Path:
@@ -78,10 +117,9 @@ def path_of(fold: CertifiableFold, w: Array, box: PenaltyBox) -> Path:
     S: Indices = np.flatnonzero(w) if fold.sparse else np.arange(len(w))
     sigma = np.sign(w[S]) if fold.sparse else np.zeros(len(S))
     m = fold.B.shape[1]
-    quads = pairs(m)
     size = len(S) + fold.intercept
-    A = np.zeros((size, m + len(quads)))
-    constant = Path(S, sigma, w, A, m0, b, np.zeros(size), np.zeros(size), len(S))
+    A = np.zeros((size, m + len(pairs(m))))
+    constant = Path(S, sigma, w, A, m0, b, np.zeros(size), len(S))
     if size == 0 or not np.any(w) or len(S) > len(m0) + len(w) * bool(fold.B[1].any()):
         return constant
     X, H = fold.hessian(S, m0, fold.B[1] @ box.centre)
@@ -95,10 +133,143 @@ def path_of(fold: CertifiableFold, w: Array, box: PenaltyBox) -> Path:
     for k in range(m):
         A[:, k] = -cho_solve(factor, np.append(fold.B[0, k] * sigma + fold.B[1, k] * w[S], pad))
     T, bent = X @ A[:, :m], fold.a * third(fold.loss, m0, fold.y)
-    for q, (j, k) in enumerate(quads, start=m):
+    for q, (j, k) in enumerate(pairs(m), start=m):
         own = fold.B[1, j] * A[:, k] + (fold.B[1, k] * A[:, j] if j < k else 0.0)
         A[:, q] = -cho_solve(factor, penalised * own + (1.0 if j < k else 0.5) * (X.T @ (bent * T[:, j] * T[:, k])))
     if not np.isfinite(A).all():
         return constant
     inverse = np.diag(cho_solve(factor, np.eye(size)))
-    return Path(S, sigma, w, A, m0, b, np.sqrt(np.diag(H)), np.sqrt(np.maximum(inverse, 0.0)), len(S))
+    return Path(S, sigma, w, A, m0, b, np.sqrt(np.maximum(inverse, 0.0)), len(S))
+
+
+@dataclass(frozen=True, eq=False)
+class Expansion:
+    """The expansion of margins and of grad f along the path: X A, and X^T (a r) for r = psi' and for all monomials."""
+
+    X: Array  # on S, with the intercept's ones
+    T: Array  # X A
+    rough: Array  # |X| |A|
+    K: Array  # (d, with the intercept last) x (1 + monomials)
+    error: Array
+
+
+@dataclass(frozen=True, eq=False)
+class MarginRanges:
+    """What margins and psi do in a box, row by row."""
+
+    s: Array  # how far margins move, at most
+    zeta: Array  # what is left of psi', at most
+    high: Array  # a psi''_max
+
+
+def clips_of(fold: CertifiableFold, path: Path, box: PenaltyBox, sizes: Array) -> Array:
+    """k^max on S and the intercept; 0 for weights that bend the path."""
+    clips, s = np.zeros(len(path.A)), len(path.S)
+    if fold.sparse and box.bounded:
+        clips[:s] = np.maximum((np.abs(path.A) @ sizes)[:s] * SAFE - np.abs(path.w[path.S]), 0.0)
+        clips[path.own] = 0.0
+        clips[path.base : s] = 0.0
+    return clips
+
+
+def ranges_of(fold: CertifiableFold, path: Path, known: Expansion, sizes: Array, clips: Array) -> MarginRanges:
+    loss, y, m0, m = fold.loss, fold.y, path.m0, fold.B.shape[1]
+    few, X, T = gamma(len(path.S) + 8), known.X, known.T
+    blur = few * (np.abs(X[:, : len(path.S)]) @ np.abs(path.w[path.S])) + 4.0 * EPS * (np.abs(m0) + abs(path.b)) + TINY
+    along = blur + few * (known.rough @ sizes)  # how far margins along the path may be from what is computed
+    s1 = np.abs(T[:, :m]) @ sizes[:m]
+    s2 = np.abs(T[:, m:]) @ sizes[m:] + along
+    s2 += np.abs(X) @ clips if clips.any() else 0.0
+    s = (s1 + s2) * SAFE
+    most = most_bend(loss, m0, s, y)
+    zeta = slope_remainder(loss, m0, s, y) + 0.5 * np.abs(third(loss, m0, y)) * s2 * (2.0 * s1 + s2)
+    zeta = (zeta + most * along + 4.0 * EPS * loss.second(m0, y) * s) * SAFE
+    return MarginRanges(s, zeta, fold.a * most)
+
+
+def expansion_of(fold: CertifiableFold, path: Path) -> Expansion:
+    design, loss, y, m0 = fold.design, fold.loss, fold.y, path.m0
+    a, m, few = fold.a, fold.B.shape[1], gamma(len(path.S) + 8)
+    X = fold.columns(design.X, path.S)
+    T, rough = X @ path.A, np.abs(X) @ np.abs(path.A)  # of which a rounding is few
+    bend, bent = loss.second(m0, y), third(loss, m0, y)
+    R = np.empty((len(m0), 1 + T.shape[1]))
+    error = np.empty_like(R)
+    R[:, 0], error[:, 0] = loss.derivative(m0, y), 0.0
+    R[:, 1:] = bend[:, None] * T
+    error[:, 1:] = bend[:, None] * few * rough
+    weight = np.abs(R)
+    weight[:, 0] += bend
+    for q, (j, k) in enumerate(pairs(m), start=1 + m):
+        times = 1.0 if j < k else 0.5
+        R[:, q] += times * bent * T[:, j] * T[:, k]
+        weight[:, q] += times * np.abs(bent * T[:, j] * T[:, k])
+        error[:, q] += few * np.abs(bent) * (rough[:, j] * np.abs(T[:, k]) + rough[:, k] * np.abs(T[:, j]))
+    K = design.adjoint(a[:, None] * R)
+    root = np.sqrt(a)[:, None]
+    counts = np.array([gamma(float(count) + OF_FACTORS) for count in design.pull.roundings])
+    lengths = np.sqrt(np.sum((root * weight) ** 2, axis=0)), np.sqrt(np.sum((root * error) ** 2, axis=0))
+    off = (np.outer(counts, lengths[0]) + lengths[1]) * design.column_norms[:, None] * SAFE + design.underflow
+    if fold.intercept:
+        K = np.vstack([K, a @ R])
+        off = np.vstack([off, (gamma(len(m0) + OF_FACTORS) * (a @ weight) + a @ error) * SAFE + design.underflow])
+    return Expansion(X, T, rough, K, off)
+
+
+def excess_of(fold: CertifiableFold, box: PenaltyBox, known: Expansion, sizes: Array) -> Array:
+    """No less than |p_j(t)| - l1 anywhere in the box, of every column."""
+    d = fold.design.shape[1]
+    K, error = known.K[:d], known.error[:d]
+    if not box.bounded:  # the path is constant, and l1 least at the lower end
+        least: Array = np.abs(K[:, 0]) + error[:, 0] - float(fold.B[0] @ box.low) * (1.0 - 8.0 * EPS)
+        return least
+    return np.maximum(*over(fold, box, known, sizes))
+
+
+def over(fold: CertifiableFold, box: PenaltyBox, known: Expansion, sizes: Array) -> tuple[Array, Array]:
+    """No less than p_j(t) - l1, and than -p_j(t) - l1, anywhere in a bounded box, of every column."""
+    d, m = fold.design.shape[1], fold.B.shape[1]
+    K, error = known.K[:d], known.error[:d]
+    t = np.array(list(product(*zip(-box.r, box.r, strict=True)))).T
+    corners = np.vstack([np.ones(t.shape[1]), t])
+    there = K[:, : 1 + m] @ corners
+    off = gamma(m + 4) * (np.abs(K[:, : 1 + m]) @ np.abs(corners[:, 0])) + 8.0 * EPS * float(fold.B[0] @ box.high)
+    off += (np.abs(K[:, 1 + m :]) @ sizes[m:] + error @ np.append(1.0, sizes)) * SAFE
+    l1 = fold.B[0] @ (box.centre[:, None] + t)
+    return (there - l1).max(axis=1) + off, (-there - l1).max(axis=1) + off
+
+
+def bent(fold: CertifiableFold, path: Path, box: PenaltyBox, known: Expansion, sizes: Array) -> Path:
+    """The path with its bends."""
+    leaving = clips_of(fold, path, box, sizes)[: len(path.S)]  # kappa^max on S, 0 for no kink
+    sides = over(fold, box, known, sizes)
+    doubt = 2.0 * (known.error[: fold.design.shape[1]] @ np.append(1.0, sizes))
+    entering = np.maximum(np.maximum(*sides) + doubt, 0.0)  # that of x_j, for all columns
+    entering[np.minimum(*sides) >= 0.0] = 0.0  # of either sign: not as a kink
+    entering[path.S] = 0.0
+    L, j = np.flatnonzero(leaving), np.flatnonzero(entering > 0.0)
+    s, size = len(path.S), len(path.S) + len(j) + fold.intercept
+    count = len(L) + len(j)
+    if count == 0 or count > MOST or size > len(path.m0) + len(path.w) * bool(fold.B[1].any()):
+        return path
+    S: Indices = np.append(path.S, j)
+    _, H = fold.hessian(S, path.m0, fold.B[1] @ box.centre)
+    base = np.ones(size, dtype=bool)
+    own: Indices = np.append(L, np.arange(s, len(S)))
+    base[own] = False
+    signs = np.append(path.sigma, np.where(sides[0] > sides[1], -1.0, 1.0)[j])
+    r = np.zeros((size, count))
+    r[own, np.arange(count)] = signs[own]
+    try:
+        r[base] = -cho_solve(cho_factor(H[np.ix_(base, base)]), H[np.ix_(base, own)] * signs[own])
+    except (LinAlgError, ValueError):
+        return path
+    h = signs[own] * np.einsum("ij,ji->i", H[own], r)
+    if not (np.all(h > 0.0) and np.isfinite(r).all()):
+        return path
+    limits = np.append(leaving[L], entering[j] / h[len(L) :]) * SAFE
+    A = np.zeros((size, path.A.shape[1] + count))
+    rows = np.append(np.arange(s), np.arange(len(S), size))
+    A[rows, : path.A.shape[1]] = path.A
+    A[:, path.A.shape[1] :] = r
+    return replace(path, S=S, sigma=signs, A=A, base=s, own=own, h=h, limits=limits)

@@ -1,10 +1,10 @@
-r"""How far the minimiser is from a path, for all parameters of a box at once, on given columns P.
+r"""How far the minimiser is from a path, for all parameters of a box at once.
 
     Phi_t(w) = f(w) + (l2/2) ||w||^2 + l1 ||w||_1,      f(w) = sum_i a_i psi(x_i . w),      (l1, l2) = B (centre + t).
 
-Let w~ = w~(t) be any path on P (`suffice.globally.paths`, `bends`), and e the part of grad f(w~) + l2 w~ that no
-subgradient of l1 ||.||_1 at w~ cancels. Since that is monotone, the minimiser w~ + h of Phi_t on the columns P has, for
-all tau between 0 and 1,
+*On given columns P.* Let w~ = w~(t) be any path on P (`suffice.globally.paths`), and e the part of grad f(w~) + l2 w~
+that no subgradient of l1 ||.||_1 at w~ cancels. Since that is monotone, the minimiser w~ + h of Phi_t on the columns P
+has, for all tau between 0 and 1,
 
     <grad f(w~ + tau h) - grad f(w~), tau h> + l2 ||tau h||^2  <=  -<e, tau h>.
 
@@ -17,49 +17,58 @@ secant c_i(d_i) over such a distance, from anywhere on the path, times it. So, w
 no tau reaches beyond d, and ||h||_H <= rho = lambda: d is found by trying. Rows count less the farther they may move,
 each for itself, and l2 counts in full: where l2 > 0, some d always serves. For squares c = 1, whatever d is.
 
-*lambda.* With l2 = l2_centre + B_2 t and the expansion along the path (`suffice.globally.along`),
+*lambda.* With l2 = l2_centre + B_2 t and the expansion along the path,
 
     e on S = u0 + E1 t + E2[t, t] + sum_k kappa_k H_0 r_k + (B_2 t)(V[t, t] + .. + sigma k) + H_0 sigma k + X^T a zeta,
 
 u0, E1 and E2 being zero but for rounding and for what w0 lacks of being a minimiser; H_0 r_k is as
-`suffice.globally.bends` says. Norms by H^-1 of the polynomial are sums over its monomials. Some rows count by
-their curvature C = a c, others by their norms:
+`suffice.globally.paths` says. Norms by H^-1 of the polynomial are sums over its monomials. With C = a c,
 
-    ||X^T a zeta||_{H^-1}  <=  (sum_i (a_i zeta_i)^2 / C_i)^(1/2)  +  sum_i a_i |zeta_i| ||x_i||_{H^-1},
+    ||X^T a zeta||_{H^-1}  <=  ||C^(-1/2) a zeta||,
 
-and a clip of 1 costs no more than sqrt(||x_j||_E^2 + l2_low) + (l2_high - l2_low) sqrt((H^-1)_jj) + sum_i a_i psi''_max
-|x_ij| ||x_i||_{H^-1}, where E = (a psi''_max)^2 / C on rows of the first kind, and the sum is over the others. On P
-outside S, where w~ is 0, e_j = max(0, |p_j(t)| - l1) + (X^T a zeta)_j + ..
+and a clip of 1 costs no more than sqrt(||x_j||_E^2 + l2_low) + (l2_high - l2_low) sqrt((H^-1)_jj), where E = (a
+psi''_max)^2 / C. On P outside S, where w~ is 0, e_j = max(0, |p_j(t)| - l1) + (X^T a zeta)_j + ..
 
 *Outside P* the gradient moves by at most ||x_j||_E (sum_j k_j ||x_j||_E + ||C^(-1/2) a zeta||) + ||x_j||_E' rho from
-p_j, E' having psi''_max over all that margins may reach; E and E' are 0 on rows of the second kind, where |x_ij| times
-what psi' changes by is added, row by row.
+p_j, E' having psi''_max over all that margins may reach. If |grad_j f| < l1 there for all j outside P, then the
+minimiser on P is that of Phi_t on all columns, and the only one. P begins with the columns on which the path lives and
+those whose gradient may exceed l1 along it; columns for which that cannot be told join P, and it is tried again.
 
-A change of variables (`suffice.globally.rotation`) adds to the rounding of margins and to lambda, and takes
-from H. H has a factor that is good for proofs.
+H has a factor that is good for proofs.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from suffice.arrays import EPS, Array, norm
-from suffice.globally.along import SAFE, Expansion, MarginRanges
 from suffice.globally.expansions import least_secant, most_bend
 from suffice.globally.models import CertifiableFold
-from suffice.globally.paths import Indices, Path, PenaltyBox
-from suffice.globally.quadratics import pairs
+from suffice.globally.paths import (
+    SAFE,
+    Expansion,
+    Indices,
+    MarginRanges,
+    Path,
+    PenaltyBox,
+    bent,
+    clips_of,
+    excess_of,
+    expansion_of,
+    pairs,
+    ranges_of,
+    sizes_of,
+)
 from suffice.prove.factor import ProvenFactor, Variables
 from suffice.prove.outputs import weighted_gram
 from suffice.rows.design import largest_matrix
 
+TRIES = 6  # to find P
 DAMPINGS = 6  # to find how far margins move
 FAR = 8.0  # that margins move on average: what could be proven then would be of no use
-LIGHT = 100.0  # rows with less than one over LIGHT times their number of H count by their norms
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,52 +78,94 @@ class Ball:
     factor: ProvenFactor | None  # None where h is 0: no columns
     rho: float
     clips: Array  # k^max, on S and the intercept
-    turned: Array  # on S: what e has at most where a weight may change its sign and is not clipped
     sizes: Array  # of the monomials t_k, t_k t_l
-    slopes: float = math.inf  # (sum a psi'^2)^(1/2) of minimisers, at most
 
 
 @dataclass(frozen=True, eq=False)
-class CurvedRows:
-    """Rows that count by their curvature C, and others, which count by their norms."""
+class BallFound:
+    """The ball for a box, None where nothing is proven; the path with its bends; and how much less slack there would
+    be, about, with each side of the box halved, of which nothing is proven."""
 
-    C: Array
-    by_curvature: Any  # a mask
-    E: Array  # (a psi''_max)^2 / C, or 0
-    norms: Array  # ||x_i||_{H^-1}
+    ball: Ball | None
+    path: Path
+    relief: Array
 
-    @classmethod
-    def of(cls, fold: CertifiableFold, ranges: MarginRanges, C: Array, norms: Array) -> CurvedRows:
-        a = fold.a
-        by_curvature = (a == 0.0) | (C * norms**2 * LIGHT * len(a) > 1.0)
-        by_curvature &= (C > 0.0) | (a == 0.0)
-        square = np.divide(ranges.high**2, C, out=np.zeros_like(C), where=by_curvature & (a > 0.0))
-        return cls(C, by_curvature, square, norms)
 
-    def of_zeta(self, fold: CertifiableFold, ranges: MarginRanges) -> tuple[float, float]:
-        """||X^T a zeta||_{H^-1}: by curvature, and by norms."""
-        zeta = fold.a * ranges.zeta
-        squares = np.divide(zeta**2, self.C, out=np.zeros_like(zeta), where=self.by_curvature & (self.C > 0.0))
-        return math.sqrt(float(squares.sum())) * SAFE, float((zeta * self.norms)[~self.by_curvature].sum()) * SAFE
+def ball_of(fold: CertifiableFold, path: Path, box: PenaltyBox) -> BallFound:
+    """What is found for a box; an unbounded one needs a path that is constantly 0."""
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        known = expansion_of(fold, path)
+        sizes, relief = sizes_of(box.r if box.bounded else np.zeros(len(box.low))), np.ones(len(box.low))
+        if box.bounded and len(box.low) > 1:
+            relief = _relief(fold, path, box, known)
+        if not np.isfinite(known.K).all():
+            return BallFound(None, path, relief)
+        if box.bounded and fold.sparse and path.A.any():
+            path = bent(fold, path, box, known, sizes)
+            if len(path.limits):
+                known, sizes = expansion_of(fold, path), np.append(sizes, path.limits)
+        return BallFound(_ball_of(fold, path, box, known, sizes), path, relief)
+
+
+def _ball_of(fold: CertifiableFold, path: Path, box: PenaltyBox, known: Expansion, sizes: Array) -> Ball | None:
+    clips = clips_of(fold, path, box, sizes)
+    ranges = ranges_of(fold, path, known, sizes, clips)
+    if not np.isfinite(ranges.zeta).all():
+        return None
+    excess = excess_of(fold, box, known, sizes)
+    inside = ~(excess < 0.0)
+    inside[path.S] = True
+    reach = PathReach(fold, path, box, known, ranges, excess, Ball(None, 0.0, clips, sizes))
+    for _ in range(TRIES):
+        found = reach.on(np.flatnonzero(inside))
+        if found is None:
+            return None
+        ball, moved = found
+        failing = ~inside & ~(excess + moved < 0.0)
+        if not failing.any():
+            return ball
+        inside |= failing
+    return None
+
+
+def _relief(fold: CertifiableFold, path: Path, box: PenaltyBox, known: Expansion) -> Array:
+    lengths, c = np.maximum(fold.design.column_norms, 1e-300), box.centre
+    bend = np.maximum(fold.loss.second(path.m0, fold.y), 1e-12)
+
+    def strain(r: Array) -> float:
+        """About lambda."""
+        sizes, there = sizes_of(r), PenaltyBox(c - r, c + r)
+        clips = clips_of(fold, path, there, sizes)
+        excess = np.maximum(excess_of(fold, there, known, sizes), 0.0)
+        excess[path.S] = 0.0
+        zeta = np.minimum(ranges_of(fold, path, known, sizes, clips).zeta, 1.0)
+        part = clips / np.maximum(path.spread, 1e-300)
+        left = l2_range * norm(known.T[:, len(r) :] @ sizes[len(r) :]) if (l2_range := float(fold.B[1] @ r)) else 0.0
+        left /= float(fold.B[1] @ c) * math.sqrt(len(bend)) if left else 1.0
+        return float(part.sum() + norm(excess / lengths) + norm(np.sqrt(fold.a / bend) * zeta) + left)
+
+    halved = [strain(half * box.r) for half in np.array([[0.5, 1.0], [1.0, 0.5]])]
+    return np.maximum(strain(box.r) - np.array(halved), 0.0)
 
 
 @dataclass(frozen=True, eq=False)
 class Reached:
-    """||h||_H <= rho by an H whose rows count with the curvatures of `rows`, if margins move no more than `moves`."""
+    """||h||_H <= rho by an H whose rows count with C, if margins move no more than `moves`."""
 
     factor: ProvenFactor
-    rows: CurvedRows
+    C: Array
+    E: Array
+    norms: Array  # ||x_i||_{H^-1}
     rho: float
     moves: Array
     up: float
-    missing: float  # share of H, by rotation
-    clipped: float
-    by_curvature: float
+    clipped: float  # sum_j k_j ||x_j||_E
+    of_zeta: float  # ||C^(-1/2) a zeta||
 
     @property
     def proven(self) -> bool:
         """Whether no margin moves more than it was to."""
-        return bool(np.all((self.rows.norms * self.rho <= self.moves) | (self.rows.C == 0.0)))
+        return bool(np.all((self.norms * self.rho <= self.moves) | (self.C == 0.0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,44 +182,33 @@ class PathReach:
 
     def on(self, P: Indices) -> tuple[Ball, Array] | None:
         """The ball on the columns P, and how far it lets the gradient of every column move from its expansion."""
-        fold, ranges, a, loss = self.fold, self.ranges, self.fold.a, self.fold.loss
+        fold, a = self.fold, self.fold.a
         if len(P) + fold.intercept == 0:  # then the path is 0, and so are s and zeta, but for nothing
-            return self.plain, fold.absolute(a * ranges.zeta) * SAFE
+            return self.plain, np.abs(fold.design.X).T @ (a * self.ranges.zeta) * SAFE
         moves, residual = np.zeros(len(a)), _residual(fold, self.path, self.box, self.known)
         for _ in range(DAMPINGS):
             found = self._damped(P, residual, moves)
             if found is None:
                 return None
-            if loss.third == 0.0 or found.proven:
+            if fold.loss.third == 0.0 or found.proven:
                 break
-            reach = found.rows.norms * found.rho
-            if a @ np.minimum(reach, 100.0) > FAR * a.sum():
+            reach = found.norms * found.rho
+            if not a @ np.minimum(reach, 100.0) <= FAR * a.sum():
                 return None
             moves = np.maximum(moves, reach * (1.05 + np.minimum(reach, 1.0)))
         else:
             return None
-        ball = replace(self.plain, factor=found.factor, rho=found.rho * found.up / math.sqrt(1.0 - found.missing))
-        if loss.third == 0.0:  # psi' is as far from where it begins as margins are
-            begun = np.abs(loss.derivative(self.path.m0, fold.y)) + ranges.s
-            slopes = (norm(np.sqrt(a) * begun) + found.rho / math.sqrt(1.0 - found.missing)) * SAFE
-            ball = replace(ball, slopes=slopes)
+        ball = replace(self.plain, factor=found.factor, rho=found.rho * found.up)
         return ball, np.zeros(len(P)) if len(P) == fold.design.shape[1] else self._moved(found)
 
     def _moved(self, found: Reached) -> Array:
         """How far the gradient of every column is from its expansion, at most, at minimisers."""
-        fold, ranges, a, rows = self.fold, self.ranges, self.fold.a, found.rows
+        fold, before = self.fold, found.clipped + found.of_zeta
         if fold.loss.third == 0.0:
-            return fold.design.column_norms * (found.clipped + found.by_curvature + found.rho) * SAFE
-        there = most_bend(fold.loss, self.path.m0, ranges.s + found.moves, fold.y)
-        square = np.divide((a * there) ** 2, rows.C, out=np.zeros_like(a), where=rows.by_curvature & (a > 0.0))
-        moved = fold.column_norms(rows.E) * (found.clipped + found.by_curvature) + fold.column_norms(square) * found.rho
-        if not rows.by_curvature.all():
-            clip = np.abs(self.known.X) @ self.plain.clips
-            reach = np.where(rows.C == 0.0, rows.norms * found.rho, found.moves)
-            farther = most_bend(fold.loss, self.path.m0, ranges.s + reach, fold.y)
-            there = np.where(rows.C == 0.0, farther, there)
-            moved = moved + fold.absolute(np.where(rows.by_curvature, 0.0, a * (ranges.zeta + there * (reach + clip))))
-        return moved * SAFE
+            return fold.design.column_norms * (before + found.rho) * SAFE
+        there = fold.a * most_bend(fold.loss, self.path.m0, self.ranges.s + found.moves, fold.y)
+        after: Array = fold.column_norms(_over(there, found.C)) * found.rho
+        return (fold.column_norms(found.E) * before + after) * SAFE
 
     def _damped(self, P: Indices, residual: Residual, moves: Array) -> Reached | None:
         """rho for margins that move by no more than `moves`."""
@@ -177,7 +217,7 @@ class PathReach:
         size, l2_low, bends = len(P) + fold.intercept, fold.least_l2(self.box.low), loss.third > 0.0
         if size > max(largest_matrix(design), 1) or (l2_low == 0.0 and size > design.shape[0]):
             return None
-        C = a * least_secant(loss, path.m0, ranges.s, moves, fold.y) if bends else a
+        C = a * least_secant(loss, path.m0, ranges.s, moves, fold.y)
         gram = design.gram if not bends and not fold.intercept else None
         on_P, l2 = Variables((P,), fold.intercept), np.append(np.full(len(P), l2_low), np.zeros(int(fold.intercept)))
         H, terms = weighted_gram(design.X, on_P, C) if gram is None else (gram[np.ix_(P, P)], len(a) + 12.0)
@@ -187,28 +227,18 @@ class PathReach:
         up = (1.0 + 8.0 * EPS) / math.sqrt(1.0 - factor.tau)
         at = np.searchsorted(P, path.S)
         at = np.append(at, len(P)) if fold.intercept else at
-        rows = CurvedRows(a, np.ones(len(a), dtype=bool), a, np.zeros(len(a)))  # squares: all of them by curvature
-        if bends:
-            rows = CurvedRows.of(fold, ranges, C, up * factor.norms(design.X)[:, 0])
-        columns = fold.column_norms(rows.E) if bends else design.column_norms
+        norms = up * factor.norms(design.X)[:, 0] if bends else np.zeros(len(a))
+        E = _over(ranges.high, C)
+        columns = fold.column_norms(E) if bends else design.column_norms
 
         lam = _polynomial(factor, at, residual, plain.sizes) * up
         outside = np.zeros(size)
         outside[: len(P)] = np.maximum(self.excess[P], 0.0)
         outside[at] = 0.0
-        outside[at[:s]] = plain.turned[:s]
         if outside.any():
             lam += up * factor.norm_of(np.zeros(size), outside * factor.scale)
-        by_curvature, by_norms = rows.of_zeta(fold, ranges)
-        lam += by_curvature + by_norms
-        missing = 0.0
-        if fold.rotation is not None:
-            slopes = np.abs(loss.derivative(path.m0, fold.y)) + loss.curvature * ranges.s
-            lam += fold.rotation.gradient(a, slopes, l2_low)
-            missing = fold.rotation.nu(ranges.low, l2_low)
-            if not missing < 0.1:
-                return None
-            rows = replace(rows, norms=(rows.norms + fold.rotation.rows_off(l2_low)) / math.sqrt(1.0 - missing))
+        of_zeta = math.sqrt(float(_over(a * ranges.zeta, C).sum())) * SAFE
+        lam += of_zeta
         clipped = 0.0
         if plain.clips.any():
             j = np.flatnonzero(plain.clips[:s])
@@ -216,10 +246,13 @@ class PathReach:
             l2_range = 2.0 * float(fold.B[1] @ self.box.r)
             clipped = float(plain.clips[j] @ columns[path.S[j]]) * SAFE
             lam += float(plain.clips[j] @ (np.sqrt(columns[path.S[j]] ** 2 + l2_low) + l2_range * up * single)) * SAFE
-            others = np.where(rows.by_curvature, 0.0, ranges.high * rows.norms)
-            lam += float(plain.clips[j] @ fold.absolute(others)[path.S[j]]) * SAFE
-        rho = lam * SAFE / (1.0 - missing)
-        return Reached(factor, rows, rho, moves, up, missing, clipped, by_curvature) if rho >= 0.0 else None
+        rho = lam * SAFE
+        return Reached(factor, C, E, norms, rho, moves, up, clipped, of_zeta) if rho >= 0.0 else None
+
+
+def _over(sizes: Array, C: Array) -> Array:
+    """No less than sizes^2 / C, row by row, what underflows included; infinite where only C is 0."""
+    return np.divide((sizes + 1e-150) ** 2 * (sizes > 0.0), C, out=np.where(sizes > 0.0, np.inf, 0.0), where=C > 0.0)
 
 
 def _polynomial(factor: ProvenFactor, at: Indices, residual: Residual, sizes: Array) -> float:

@@ -2,7 +2,7 @@ r"""Proven bounds of F over a box of parameters: a quadratic in t, plus and minu
 
     F(t) = sum over folds of  share sum_i v_i phi(m_i(t)),        m_i(t) = m0_i + s_i + x_i . h,
 
-s_i along the path (`suffice.globally.paths`), ||h|| <= rho in the norm by R^T R (`suffice.globally.balls`).
+s_i along the path (`suffice.globally.paths`), ||h|| <= rho in the norm by R^T R (`suffice.globally.reach`).
 With s1 = X D t, and g = X^T (v phi'(m0)),
 
     loss = share ( sum v phi + (sum v phi' X D) t + (sum v phi' X V)[t, t] + 1/2 sum v phi'' s1^2 )  +-  slack,
@@ -13,6 +13,10 @@ own. All of it is of third order in the size of the box but for clips, for bends
 r_j, half of which goes to the quadratic's constant and half to slack) and for what they do to rho. Rounding is added.
 The quadratics of folds are added before the least value is looked for: slopes of folds cancel where F is least. Beside
 it stands what the ranges of margins give, row by row, which is better for large boxes; both hold.
+
+*Least values.* That of a quadratic in one or two variables over a box is taken at a stationary point inside, at one of
+an edge, or at a corner: all of them are looked at, and the value of each is a value of the quadratic, so that rounding
+is all that may be wrong with it. It is covered by `doubt`: what all terms come to, times a few units.
 """
 
 from __future__ import annotations
@@ -20,20 +24,79 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import product
 from operator import add
 
 import numpy as np
 
 from suffice.arrays import EPS, Array
-from suffice.globally.along import SAFE
-from suffice.globally.balls import Cut, ball_of
 from suffice.globally.expansions import score_bend, score_remainder
 from suffice.globally.models import CertifiableFold
-from suffice.globally.paths import Path, PenaltyBox, path_of
-from suffice.globally.quadratics import BoxQuadratic, pairs
-from suffice.globally.reach import Ball
+from suffice.globally.paths import SAFE, Path, PenaltyBox, pairs, path_of
+from suffice.globally.reach import Ball, ball_of
 from suffice.rows.design import OF_FACTORS
 from suffice.rows.rounding import TINY, gamma
+
+UNITS = 1e-13
+
+
+@dataclass(frozen=True, eq=False)
+class BoxQuadratic:
+    """c + G . t + sum_{j <= k} Q_jk t_j t_k."""
+
+    c: float
+    G: Array
+    Q: Array  # as `pairs`
+
+    def __call__(self, t: Array) -> float:
+        return float(self.c + self.G @ t + self.Q @ [t[j] * t[k] for j, k in pairs(len(t))])
+
+    def __add__(self, other: BoxQuadratic) -> BoxQuadratic:
+        return BoxQuadratic(self.c + other.c, self.G + other.G, self.Q + other.Q)
+
+    def __neg__(self) -> BoxQuadratic:
+        return BoxQuadratic(-self.c, -self.G, -self.Q)
+
+    def moved(self, by: Array) -> BoxQuadratic:
+        """The same function of t - by."""
+        G = self.G.copy()
+        for value, (j, k) in zip(self.Q, pairs(len(by)), strict=True):
+            G[j] += value * by[k]
+            G[k] += value * by[j]
+        return BoxQuadratic(self(by), G, self.Q)
+
+    def doubt(self, low: Array, high: Array) -> float:
+        """What the rounding of a value in this box may be, at most."""
+        r = np.maximum(np.abs(low), np.abs(high))
+        size = abs(self.c) + np.abs(self.G) @ r + np.abs(self.Q) @ [r[j] * r[k] for j, k in pairs(len(r))]
+        return UNITS * float(size)
+
+    def least(self, low: Array, high: Array) -> tuple[float, Array]:
+        """No more than the least value for low <= t <= high, and where that is taken."""
+        if not self.G.any() and not self.Q.any():  # also in an unbounded box
+            return self.c - UNITS * abs(self.c), np.array(low)
+        candidates = [np.array(corner) for corner in product(*zip(low, high, strict=True))]
+        m = len(low)
+        H = np.zeros((m, m))
+        for value, (j, k) in zip(self.Q, pairs(m), strict=True):
+            H[j, k] += value
+            H[k, j] += value
+        free: list[tuple[int, ...]] = [(k,) for k in range(m)] + ([(0, 1)] if m == 2 else [])
+        for inside in free:
+            rest = [k for k in range(m) if k not in inside]
+            for ends in product(*((low[k], high[k]) for k in rest)):
+                t = np.zeros(m)
+                t[rest] = ends
+                block, slope = H[np.ix_(inside, inside)], self.G + H @ t
+                if np.linalg.eigvalsh(block)[0] > 0.0:
+                    try:
+                        t[list(inside)] = -np.linalg.solve(block, slope[list(inside)])
+                    except np.linalg.LinAlgError:  # singular, but for rounding: nothing is known of the least value
+                        return -math.inf, candidates[0]
+                    candidates.append(np.clip(t, low, high))
+        values = [self(t) for t in candidates]
+        best = int(np.argmin(values))
+        return values[best] - self.doubt(low, high), candidates[best]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +108,7 @@ class LossSurface:
     slack: float
     floor: float
     ceiling: float
-    cut: Cut
+    relief: Array  # about how much less slack there would be with each side of the box halved
 
     def least(self, box: PenaltyBox) -> float:
         """A lower bound of F in any box inside."""
@@ -90,7 +153,7 @@ def unknown(box: PenaltyBox) -> LossSurface:
     """Losses are not negative: all that is known where nothing is proven."""
     m = len(box.low)
     nothing = BoxQuadratic(0.0, np.zeros(m), np.zeros(len(pairs(m))))
-    return LossSurface(np.zeros(m), nothing, math.inf, 0.0, math.inf, Cut.anywhere(m))
+    return LossSurface(np.zeros(m), nothing, math.inf, 0.0, math.inf, np.ones(m))
 
 
 def together(parts: list[LossSurface], box: PenaltyBox) -> LossSurface:
@@ -101,7 +164,7 @@ def together(parts: list[LossSurface], box: PenaltyBox) -> LossSurface:
     ceiling = sum(part.ceiling for part in parts) * (1.0 + gamma(len(parts) + 4))
     slack = sum(part.slack for part in parts) * SAFE
     quadratic = reduce(add, (part.quadratic for part in parts))
-    return LossSurface(centre, quadratic, slack, floor, ceiling, Cut.together([part.cut for part in parts]))
+    return LossSurface(centre, quadratic, slack, floor, ceiling, np.sum([part.relief for part in parts], axis=0))
 
 
 def part_of(fold: CertifiableFold, w: Array, box: PenaltyBox) -> LossSurface:
@@ -109,7 +172,7 @@ def part_of(fold: CertifiableFold, w: Array, box: PenaltyBox) -> LossSurface:
     found = ball_of(fold, path_of(fold, w, box), box)
     with np.errstate(over="ignore", invalid="ignore"):
         part = unknown(box) if found.ball is None else _held_out(fold, found.path, found.ball, box)
-    return replace(part, cut=found.cut)
+    return replace(part, relief=found.relief)
 
 
 def _held_out(fold: CertifiableFold, path: Path, ball: Ball, box: PenaltyBox) -> LossSurface:
@@ -121,9 +184,6 @@ def _held_out(fold: CertifiableFold, path: Path, ball: Ball, box: PenaltyBox) ->
     T, rough = X @ path.A, np.abs(X) @ np.abs(path.A)
     blur = few * (np.abs(X[:, : len(S)]) @ np.abs(path.w[S]) + rough @ sizes)
     blur += 8.0 * EPS * (np.abs(m0) + abs(path.b)) + TINY
-    if fold.rotation is not None:
-        l2 = fold.least_l2(box.low)
-        blur += fold.rotation.held_out_margins(path.length(sizes) + ball.rho * SAFE / math.sqrt(l2), l2, ball.slopes)
     norms = np.zeros(len(m0))
     if ball.factor is not None:
         norms = ball.factor.norms(design.X)[:, 0]
@@ -153,7 +213,7 @@ def _held_out(fold: CertifiableFold, path: Path, ball: Ball, box: PenaltyBox) ->
         return unknown(box)
     quadratic = BoxQuadratic(share * float(terms.sum() + 0.5 * bends.sum()), share * G[:m], share * (G[m:quads] + Q))
     centre = box.centre if box.bounded else np.zeros(m)
-    return LossSurface(centre, quadratic, slack, floor, ceiling, Cut.anywhere(m))
+    return LossSurface(centre, quadratic, slack, floor, ceiling, np.ones(m))
 
 
 def _first_order(fold: CertifiableFold, path: Path, ball: Ball, pulls: Array) -> float:

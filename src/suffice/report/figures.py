@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from suffice.arrays import Array
-from suffice.globally.landscape import Landscape
+from suffice.globally.certificate import Landscape
 from suffice.report.chart import (
     BLUE,
     GREY,

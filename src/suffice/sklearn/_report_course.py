@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from suffice.arrays import Array
-from suffice.globally.landscape import Landscape
+from suffice.globally.certificate import Landscape
 from suffice.report.traces import Trace
 from suffice.sklearn.scores import score_of
 
