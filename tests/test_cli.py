@@ -42,7 +42,7 @@ def test_bad_arguments_are_named(arguments, named, tmp_path):
 
 
 def test_figure_one_and_its_report_are_made(tmp_path):
-    pytest.importorskip("plotly")
+    pytest.importorskip("matplotlib")
     result = runner.invoke(app, ["reproduce", "fig1", "--out", str(tmp_path), "--json"])
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["claims"] == []
@@ -50,7 +50,7 @@ def test_figure_one_and_its_report_are_made(tmp_path):
 
 
 def test_a_run_is_resumed_with_the_arguments_it_was_started_with_and_reported_anew(tmp_path):
-    pytest.importorskip("plotly")
+    pytest.importorskip("matplotlib")
     assert (
         runner.invoke(app, ["reproduce", "fig1", "--preset", "full", "--out", str(tmp_path), "--json"]).exit_code == 0
     )

@@ -256,7 +256,7 @@ def test_files_of_a_study_are_not_written_through_links(tmp_path, victim):
 
 def test_figures_and_pages_of_a_study_are_not_written_through_links(tmp_path, victim):
     pytest.importorskip("matplotlib")
-    pytest.importorskip("plotly")
+    pytest.importorskip("matplotlib")
     from suffice_paper import report
     from suffice_paper.study import figure1
 

@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 
 import suffice
 from suffice import Evaluation, Options, Result, Status, exact, plots, tune
-from suffice.report import traces
 
 
 class Rough:
@@ -129,62 +128,3 @@ def test_without_matplotlib_the_extra_is_named(results, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"suffice\[plot\]"):
         results[1].plot_path()
-
-
-# --- the surface ---
-
-
-def bowl(points):
-    """A trace of F = 1 + x^2 + 4 y^2, exact."""
-    points = np.asarray(points, dtype=float)
-    F = 1.0 + points[:, 0] ** 2 + 4.0 * points[:, 1] ** 2
-    none = np.zeros(len(F))
-    return plots.Trace(("x", "y"), (False, False), points, F, F, F, none, none, none, (), points[F.argmin()])
-
-
-def test_the_surface_goes_through_the_evaluations_and_has_its_valley_in_the_right_place():
-    rng = np.random.default_rng(0)
-    shown = bowl(np.vstack([rng.uniform(-1, 1, (60, 2)), [[0.0, 0.0]], [[-1, -1], [1, 1], [-1, 1], [1, -1]]]))
-    made = plots.surface(shown)
-    row, column = np.unravel_index(np.nanargmin(made.z), made.z.shape)
-    assert abs(made.x[column]) < 0.1 and abs(made.y[row]) < 0.1
-    x, y = np.meshgrid(made.x, made.y)
-    true = x**2 + 4.0 * y**2
-    excess = 10.0**made.z - 0.01 * np.median(shown.cost - 1.0)
-    assert np.nanmax(np.abs(excess - true)) < 0.25 * true.max()
-    assert np.nanmedian(np.abs(excess - true)) < 0.02 * true.max()
-
-
-def test_the_surface_ends_where_the_evaluations_end():
-    triangle = [(0, 0), (1, 0), (0, 1), (0.2, 0.2), (0.5, 0.1), (0.1, 0.5)]
-    made = plots.surface(bowl(triangle))
-    x, y = np.meshgrid(made.x, made.y)
-    assert np.isnan(made.z[x + y > 1.02]).all() and np.isfinite(made.z[x + y < 0.98]).all()
-
-
-@pytest.mark.parametrize(
-    "points",
-    [
-        [(0, 0), (1, 1)],
-        [(0, 0), (0.5, 0.5), (1, 1), (2, 2), (3, 3)],  # a line
-        [(1, 0), (1, 1), (1, 2), (1, 3), (1, 4)],
-        [(1, 1)] * 8,
-        [(1, 0), (-1, 0), (1, 0), (-1, 0), (0, 0.5)],
-    ],
-)
-def test_points_that_span_no_plane_have_no_surface(points):
-    assert plots.surface(bowl(points)) is None
-
-
-def test_of_many_evaluations_of_a_point_the_sharpest_counts():
-    shown = bowl([(0, 0), (1, 0), (0, 1), (1, 1), (0.5, 0.5), (0.5, 0.5)])
-    cost, low, high = shown.cost.copy(), shown.low.copy(), shown.high.copy()
-    cost[-1], low[-1], high[-1] = 40.0, 0.0, 80.0
-    rough = plots.Trace(*(shown.names, shown.logarithmic, shown.points, cost, low, high), *([cost] * 3), (), shown.best)
-    assert np.array_equal(plots.surface(rough).z, plots.surface(shown).z, equal_nan=True)
-
-
-@pytest.mark.parametrize("ends", [(-6.0, 2.0), (-0.3, 0.2), (-2.0, -0.5), (3.0, 3.9)])
-def test_ticks_of_a_colour_bar_lie_inside_and_are_few(ends):
-    ticks = traces.excess_ticks(np.linspace(*ends, 15))
-    assert 1 <= len(ticks) <= 8 and all(ends[0] <= tick <= ends[1] for tick in ticks)

@@ -15,7 +15,7 @@ import suffice
 from suffice import datasets, losses, problems
 from suffice.sklearn import SufficeSearchCV
 
-OPTIONAL = ("typer", "pandas", "matplotlib", "plotly", "torch", "jax", "dask", "optuna", "skops", "pyarrow")
+OPTIONAL = ("typer", "pandas", "matplotlib", "torch", "jax", "dask", "optuna", "skops", "pyarrow")
 
 
 def the_environment_is_clean() -> None:

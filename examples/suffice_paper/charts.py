@@ -1,13 +1,16 @@
-"""Figures of several panels (`suffice.report.chart`), drawn with matplotlib (`draw`) or plotly (`interactive`)."""
+"""Figures of several panels (`suffice.report.chart`), drawn with matplotlib (`draw`) or into a page (`inline`)."""
 
 from __future__ import annotations
 
+import base64
+import io
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from suffice.report import live
+from suffice.report import svg
 from suffice.report.chart import Panel
 from suffice.report.still import draw_panel, new_figure
 
@@ -71,35 +74,41 @@ def draw(chart: Chart) -> Figure:
     return figure
 
 
-def interactive(chart: Chart) -> dict[str, Any]:
-    """`chart` as plotly takes it: every panel's figure, with axes of its own in its place."""
-    rows, columns = chart.rows, chart.columns
-    if len(chart.panels) == 1:
-        return live.interactive(chart.panels[0])
-    height = {1: 400, 2: 290}.get(columns, 250) * rows + 70
-    gaps = 0.028 if chart.shared else 0.09, (46 if chart.shared else 92) / height
-    width, depth = ((1.0 - gap * (count - 1)) / count for gap, count in zip(gaps, (columns, rows), strict=True))
-    layout = live.interactive(chart.panels[0])["layout"] | {"height": height, "shapes": [], "annotations": []}
-    layout["margin"] |= {"t": 66 if chart.panels[0].title else 48}
-    layout["legend"] |= {"y": 1, "yref": "container", "yanchor": "top"}
-    data: list[dict[str, Any]] = []
-    for index, panel in enumerate(chart.panels):
-        made, number = live.interactive(panel), str(index + 1) if index else ""
-        row, column = divmod(index, columns)
-        left, upper = column * (width + gaps[0]), 1.0 - row * (depth + gaps[1])
-        places = [left, left + width], [max(0.0, upper - depth), upper]
-        for which, other, place, labelled in zip("xy", "yx", places, chart.labelled(index), strict=True):
-            axis = made["layout"][f"{which}axis"] | {"domain": place, "anchor": f"{other}{number}", "automargin": False}
-            if not labelled:
-                axis |= {"title": {"text": ""}, "showticklabels": False, "ticks": ""}
-            if chart.shared and index:
-                axis["matches"] = which
-            layout[f"{which}axis{number}"] = axis
-        data += [one | {"xaxis": f"x{number}", "yaxis": f"y{number}"} for one in made["data"]]
-        for shape in made["layout"]["shapes"]:
-            axes = {key: f"{shape[key][0]}{number}{shape[key][1:]}" for key in ("xref", "yref")}
-            layout["shapes"].append(shape | axes)
-        at = {"x": left + width / 2.0, "xref": "paper", "xanchor": "center", "font": {"size": 13}, "showarrow": False}
-        title = {"text": escape(panel.title), "y": upper, "yref": "paper", "yanchor": "bottom"}
-        layout["annotations"].append(at | title)
-    return {"data": data, "layout": layout}
+def inline(chart: Chart) -> str:
+    """`chart` as part of a page: a grid of its panels, which becomes one column on a narrow screen."""
+    panels = chart.panels
+    if chart.shared:
+        ends = []
+        for which, is_log in (("x", panels[0].log_x), ("y", panels[0].log_y)):
+            low, high = svg.extent(panels, which)
+            ends.append((10.0**low, 10.0**high) if is_log else (low, high))
+        panels = [replace(panel, x_ends=ends[0], y_ends=ends[1]) for panel in panels]
+    if len(panels) == 1:
+        return svg.figure(panels[0], chart.name)
+    width = svg.WIDE // chart.columns
+    names = svg.legend(panels, svg.WIDE)
+    rows = "".join(f'<g transform="translate(20 {14 + 18 * k})">{row}</g>' for k, row in enumerate(names))
+    legend = f'<svg class="chart wide" viewBox="0 0 {svg.WIDE} {8 + 18 * len(names)}">{rows}</svg>'
+    height = {1: 360, 2: 300}.get(chart.columns, 240)
+    cells = ""
+    for panel in panels:
+        wide = replace(panel, legend="", height=height)
+        cells += f'<div><div class="wide">{svg.draw(wide, width)}</div>'
+        cells += f'<div class="narrow">{svg.draw(replace(panel, height=300), svg.NARROW, hover=False)}</div></div>'
+    style = f"grid-template-columns: repeat({chart.columns}, 1fr)"
+    return f'<div data-figure="{escape(chart.name)}">{legend}<div class="charts" style="{style}">{cells}</div></div>'
+
+
+def picture(figure: Any, dpi: int, kind: Literal["png", "pdf"] = "png") -> bytes:
+    """matplotlib's picture of a figure: the same bytes for the same figure."""
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # names in a script that matplotlib's font lacks
+        figure.savefig(buffer, format=kind, dpi=dpi, metadata={"Software" if kind == "png" else "CreationDate": None})
+    return buffer.getvalue()
+
+
+def image(figure: Any, alt: str, dpi: int) -> str:
+    """matplotlib's picture of a figure, as part of a page."""
+    still = base64.b64encode(picture(figure, dpi)).decode("ascii")
+    return f'<img alt="{escape(alt)}" src="data:image/png;base64,{still}">'

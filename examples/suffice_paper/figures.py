@@ -7,7 +7,7 @@
     figure 5   accuracy on fresh images, per digit, one panel per start
 
 The study is the plain dictionary that is also kept as JSON; parts it lacks lead to fewer figures, absent values (None)
-to gaps. The report draws the same charts with plotly.
+to gaps.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from suffice import files
-from suffice.report import html
 from suffice.report.chart import Line, Panel
 from suffice.report.formats import number, show
 from suffice_paper.charts import Chart, draw, number_ticks
+from suffice_paper.charts import picture as picture_of
 
 Data = dict[str, Any]
 
@@ -330,8 +330,8 @@ def save(data: Data, out: Path) -> list[Path]:
     for chart in charts(data):
         figure = draw(chart)
         for path, picture in (
-            (out / f"{chart.name}.png", html.picture(figure, 150)),
-            (out / f"{chart.name}.pdf", html.picture(figure, 150, "pdf")),
+            (out / f"{chart.name}.png", picture_of(figure, 150)),
+            (out / f"{chart.name}.pdf", picture_of(figure, 150, "pdf")),
         ):
             files.replace_atomically(path, picture)
             paths.append(path)

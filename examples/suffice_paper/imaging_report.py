@@ -16,6 +16,8 @@ from suffice.report.chart import Line, Panel
 from suffice.report.formats import number, show
 from suffice_paper import imaging, report
 from suffice_paper.charts import Chart, draw, number_ticks
+from suffice_paper.charts import image as image_of
+from suffice_paper.charts import picture as picture_of
 from suffice_paper.figures import Data
 from suffice_paper.imaging import ImagingSetting
 
@@ -256,7 +258,6 @@ def markdown(setting: ImagingSetting, data: Data) -> str:
 
 def page(setting: ImagingSetting, data: Data, made: list[Chart], picture: Figure | None) -> str:
     """One web page that needs nothing else."""
-    script = shell.plotly()
     rows = [
         (
             escape(one["variant"]),
@@ -274,7 +275,7 @@ def page(setting: ImagingSetting, data: Data, made: list[Chart], picture: Figure
     ends = f'<section class="card"><h2>Where the runs ended</h2>{shell.table(head, rows, range(3, 7))}</section>'
     images = ""
     if picture is not None:
-        drawn = shell.image(picture, "images", 110)
+        drawn = image_of(picture, "images", 110)
         images = f'<section class="card whole"><h2>Images before and after learning</h2>{drawn}</section>'
     settings = report.settings({"preset": data["setting"] | {"variants": None}, "provenance": data["provenance"]})
     body = report.claims(data) + "".join(report.figure(chart) for chart in made) + images + ends + settings
@@ -285,7 +286,7 @@ precisely as the next decision needs, and prove that they did; the fixed ones ta
 {body}
 <footer>After M. J. Ehrhardt and L. Roberts, “Inexact Derivative-Free Optimization for Bilevel Learning”, J. Math.
 Imaging Vis. 63, 2021. Made with suffice {escape(data["provenance"]["suffice"])}.</footer>"""
-    return shell.page(escape(setting.study), script, inside)
+    return shell.page(escape(setting.study), inside)
 
 
 def write(setting: ImagingSetting, data: Data, out: Path) -> Path:
@@ -295,7 +296,7 @@ def write(setting: ImagingSetting, data: Data, out: Path) -> Path:
     drawn = [(f"{chart.name}.png", draw(chart), 110) for chart in made]
     drawn += [] if picture is None else [("images.png", picture, 72)]
     for name, figure, dpi in drawn:
-        files.replace_atomically(out / name, shell.picture(figure, dpi))
+        files.replace_atomically(out / name, picture_of(figure, dpi))
     files.replace_atomically(out / "results.md", markdown(setting, data).encode("utf-8"))
     path = out / "report.html"
     files.replace_atomically(path, page(setting, data, made, picture).encode("utf-8"))

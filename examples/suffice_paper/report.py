@@ -1,7 +1,6 @@
 """The study as one self-contained web page, its claims as a Markdown table, and its figures as files.
 
-The page draws the charts of `figures` with plotly, whose script is part of the page: nothing is fetched, and the page's
-own content policy forbids it. On paper, and without scripts, matplotlib's pictures of the same charts take their place.
+The page holds the charts of `figures` itself: nothing is fetched, and the page's own content policy forbids it.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 from suffice import files
 from suffice.report import html as shell
 from suffice.report.formats import ABSENT, duration, number, show
-from suffice_paper.charts import Chart, draw, interactive
+from suffice_paper.charts import Chart, inline
 from suffice_paper.figures import Data, charts, colour, save, variants
 
 _VERDICTS = {True: ("pass", "pass"), False: ("fail", "FAIL"), None: ("open", "not tested")}
@@ -31,7 +30,6 @@ def verdict(claim: Data) -> tuple[str, str]:
 
 def html(data: Data) -> str:
     """The report on the study `data` as one web page that needs nothing else."""
-    script = shell.plotly()
     made = charts(data)
     sections = [
         claims(data),
@@ -57,7 +55,7 @@ follow the curvature along the way; the fixed variants run <b>K</b> FISTA iterat
 {"".join(sections)}
 <footer>Method: M. J. Ehrhardt and L. Roberts, “Efficient Hyperparameter Tuning with Dynamic Accuracy Derivative-Free
 Optimization”, OPT 2020, arXiv 2011.03151. Made with suffice {version}.</footer>"""
-    return shell.page(f"reproduction study ({preset})", script if made else "", body)
+    return shell.page(f"reproduction study ({preset})", body)
 
 
 def _text(value: Any) -> str:
@@ -116,14 +114,9 @@ def claims(data: Data) -> str:
 
 
 def figure(chart: Chart) -> str:
-    from plotly.io import to_html
-
-    look: Data = {"full_html": False, "include_plotlyjs": False, "config": shell.CONFIG, "validate": False}
-    live = to_html(interactive(chart), div_id=f"{chart.name}-live", **look)
     return (
         f'<section class="card" id="{chart.name}"><h2>{escape(chart.title)}</h2>'
-        f'<p class="caption">{escape(chart.caption)}</p><div class="live">{live}</div>'
-        f'<div class="still">{shell.image(draw(chart), chart.title, 150)}</div></section>'
+        f'<p class="caption">{escape(chart.caption)}</p>{inline(chart)}</section>'
     )
 
 

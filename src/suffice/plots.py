@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 from suffice.globally.certificate import Landscape
 from suffice.report import figures
 from suffice.report.still import draw_panel
-from suffice.report.traces import Surface, Trace, surface, trace
+from suffice.report.traces import Trace, trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
-    "Surface",
     "Trace",
     "draw_accuracy",
     "draw_calibration",
@@ -29,13 +28,12 @@ __all__ = [
     "draw_progress",
     "draw_regularisation_path",
     "draw_work",
-    "surface",
     "trace",
 ]
 
 
 def draw_path(shown: Trace, ax: Axes | None = None, parameters: Sequence[str] | None = None) -> Axes:
-    """F over one parameter with proven error bars, the way over its contours for two, parallel axes for more."""
+    """F over one parameter with proven error bars, the way through all evaluations for two, parallel axes for more."""
     return draw_panel(figures.path(shown, parameters), ax)
 
 

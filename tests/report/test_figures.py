@@ -1,15 +1,15 @@
 """Every figure is described once, and drawn by both libraries."""
 
-import json
 import math
+import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
 
 from suffice.globally.certificate import Landscape
 from suffice.report import figures
-from suffice.report.chart import BLUE, Band, Bars, Cells, Contours, Dots, Line, Panel, Scale
-from suffice.report.live import interactive
+from suffice.report.chart import BLUE, Band, Bars, Cells, Dots, Line, Panel, Scale
+from suffice.report.svg import NARROW, Axis, draw, extent, figure
 from suffice.report.traces import Trace
 
 HOSTILE = "</script><b>x</b> $\\frac %{x}"
@@ -65,24 +65,31 @@ FIGURES = {
 }
 
 
+def cut_to(text: str, most: int = 44) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 @pytest.mark.parametrize("name", FIGURES)
 def test_both_libraries_draw_it_and_name_the_same_things(name):
     pytest.importorskip("matplotlib")
     from suffice.report.still import draw_panel
 
     panel = FIGURES[name]
-    made = interactive(panel)
-    text = json.dumps(made, allow_nan=False)
-    assert "<b>" not in text and "</script>" not in text
-    assert (
-        made["layout"]["height"] == panel.height and made["layout"]["xaxis"]["type"] == ["linear", "log"][panel.log_x]
-    )
+    made = ET.fromstring(draw(panel))
+    assert {node.tag.split("}")[-1] for node in made.iter()} <= {"svg", "g", "path", "rect", "text", "title"}
+    words = [node.text for node in made.iter() if node.tag.endswith("text")]
+    for text in (panel.x, panel.y, panel.title, *panel.y_ticks.values()):
+        assert not text or text in words
+    assert "nan" not in draw(panel, NARROW, hover=False) and "<title>" not in draw(panel, NARROW, hover=False)
+    assert figure(panel, HOSTILE).count("<svg class") == 2 and HOSTILE not in figure(panel, HOSTILE)
     axes = draw_panel(panel)
     axes.figure.canvas.draw()
     labels = [label.replace("\\$", "$") for label in axes.get_legend_handles_labels()[1]]
-    listed = [one["name"] for one in made["data"] if one.get("showlegend", True) and one.get("name")]
+    names = [mark.name for mark in panel.marks if getattr(mark, "listed", True) and getattr(mark, "name", "")]
+    listed = {cut_to(name) for name in names} if panel.legend else set()
+    assert listed <= {*words}
     aside = [] if panel.upright is None else [panel.upright[1]]
-    assert len(labels) == len(listed) + len(aside) and {*aside} <= {*labels}
+    assert len(labels) == len(names) + len(aside) and {*aside} <= {*labels}
 
 
 def test_every_mark_is_drawn_where_its_numbers_are():
@@ -95,17 +102,50 @@ def test_every_mark_is_drawn_where_its_numbers_are():
         Band(BLUE, x, x, x + 1.0),
         Bars("b", BLUE, x, x, 0.5),
         Dots(x, x, [0.0, 0.5, 1.0], scale),
-        Contours(x, x, np.outer(x, x) / 9.0, np.linspace(0.1, 1.0, 4), scale),
         Cells(np.array([[1.0, 1.0, 2.0, 2.0]]), np.array([0.5]), np.array([7.0]), "{} at least", scale),
     ]
     panel = Panel("", "x", "y", marks, level=2.0, upright=(1.5, "here"), shaded=((1.0, 1.5),))
     axes = draw_panel(panel)
     axes.figure.canvas.draw()
     assert {1.0, 2.0, 3.0} <= {patch.get_height() for patch in axes.patches if patch.get_width() == 0.5}
-    line, low, high, bars, dots, contours, cells = interactive(panel)["data"]
-    assert line["y"] == [1.0, None, 3.0] and line["error_y"]["array"] == [1.0, None, 1.0]
-    assert low["y"] == [2.0, 3.0, 4.0] and high["y"] == [1.0, 2.0, 3.0] and high["fill"] == "tonexty"
-    assert bars["y"] == [1.0, 2.0, 3.0] and bars["width"] == [0.5] * 3
-    assert dots["marker"]["color"] == [0.0, 0.5, 1.0] and contours["contours"]["size"] == pytest.approx(0.3)
-    assert cells["z"][0][0] == 0.5 and cells["customdata"][0][0] == 7.0 and "at least" in cells["hovertemplate"]
-    assert [shape["type"] for shape in interactive(panel)["layout"]["shapes"]] == ["rect", "line", "line"]
+    (plot,) = [node for node in ET.fromstring(draw(panel, 400)) if node.tag == "svg"]
+    left, top, width, height = map(float, plot.get("viewBox").split())
+    x_axis = Axis(*extent([panel], "x"), False, left, left + width)
+    y_axis = Axis(*extent([panel], "y"), False, top + height, top)
+    steps, band, bars, dots, cells = plot[0], plot[3], plot[4], plot[5:8], plot[8]
+    assert steps.get("d").count("M") == 2  # a gap
+    boxes = [[float(box.get(key)) for key in ("x", "y", "width", "height")] for box in bars]
+    for k, (a, b, c, d) in enumerate(boxes, 1):
+        assert a == pytest.approx(x_axis(k - 0.25), abs=0.1) and a + c == pytest.approx(x_axis(k + 0.25), abs=0.2)
+        assert b == pytest.approx(y_axis(k), abs=0.1) and b + d == pytest.approx(y_axis(0.0), abs=0.2)
+    assert [dot.get("fill") for dot in dots] == ["#ffffff", "#808080", "#000000"]
+    assert cells[0].get("fill") == "#808080" and cells[0][0].text == "7 at least" and band.get("fill") == BLUE
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "log", "texts"),
+    [
+        (0.0, 1.0, False, ["0.0", "0.2", "0.4", "0.6", "0.8", "1.0"]),
+        (-1234.0, 56789.0, False, ["0", "10,000", "20,000", "30,000", "40,000", "50,000"]),
+        (1.00001, 1.00003, False, ["1.000010", "1.000015", "1.000020", "1.000025", "1.000030"]),
+        (0.0, 3e-9, False, ["0", "5e-10", "1e-09", "1.5e-09", "2e-09", "2.5e-09", "3e-09"]),
+        (-6.0, 2.0, True, ["10⁻⁶", "10⁻⁴", "0.01", "1", "100"]),
+        (0.1, 0.9, True, ["2", "4", "6"]),
+        (-0.05, 0.02, True, ["0.90", "0.95", "1.00"]),
+    ],
+)
+def test_ticks_are_round_and_few(low, high, log, texts):
+    assert list(Axis(low, high, log, 0.0, 400.0).ticks().values()) == texts
+
+
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize("size", [1e-300, 1e-12, 1.0, 1e12, 1e300])
+@pytest.mark.parametrize("width", [1e-12, 1e-3, 1.0, 200.0])
+def test_ticks_lie_inside_and_differ(log, size, width):
+    x = np.array([size, size * (1.0 + width)])
+    panel = Panel("", "x", "y", [Line("", BLUE, x, x)], log_x=log, log_y=log)
+    axis = Axis(*extent([panel], "x"), log, 0.0, 300.0)
+    ticks = axis.ticks()
+    assert 1 <= len(ticks) <= 12 and len({*ticks.values()}) == len(ticks)
+    assert all(-1.0 <= axis(value) <= 301.0 for value in ticks)
+    ET.fromstring(draw(panel))

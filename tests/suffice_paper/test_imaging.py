@@ -76,7 +76,7 @@ def test_the_penalty_of_denoise3_is_the_squared_condition_number():
 @pytest.mark.parametrize("study", STUDIES)
 @pytest.mark.slow
 def test_a_small_study_runs_and_reports(study, tmp_path):
-    pytest.importorskip("plotly")
+    pytest.importorskip("matplotlib")
     if study == "denoise2d":
         pytest.importorskip("skimage")
     from suffice_paper import imaging_report

@@ -18,7 +18,6 @@ import pytest
 
 typer_testing = pytest.importorskip("typer.testing")
 pandas = pytest.importorskip("pandas")
-pytest.importorskip("plotly")
 
 from suffice.cli import app  # noqa: E402
 from suffice.result import Record, Status  # noqa: E402

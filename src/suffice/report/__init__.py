@@ -2,8 +2,8 @@
 
 chart     the grammar: a panel is a pair of axes with marks on it
 figures   every figure of a search and of its model, in that grammar
-still     panels drawn by matplotlib            live      panels drawn by plotly
-traces    the evaluations of a run as arrays, and the surface between them
+still     panels drawn by matplotlib            svg       panels drawn into a page
+traces    the evaluations of a run as arrays
 html      the shell of a page                   formats   numbers in words
 folder    files of a run
 """

@@ -1,6 +1,6 @@
 r"""Figures as data: a `Panel` is a pair of axes with marks on it.
 
-It knows nothing about the library that draws it: `report.still` does with matplotlib, `report.live` with plotly.
+It knows nothing about the library that draws it: `report.still` does with matplotlib, `report.svg` as part of a page.
 Absent values (NaN) are gaps. Texts are plain, and "\n" begins a new line.
 """
 
@@ -82,17 +82,7 @@ class Dots:
     y: Numbers
     values: Numbers
     scale: Scale
-
-
-@dataclass(frozen=True, eq=False)
-class Contours:
-    """A surface z, rows along y and columns along x, in bands between evenly spaced levels."""
-
-    x: Any
-    y: Any
-    z: Any
-    levels: Any
-    scale: Scale
+    hover: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +99,7 @@ class Cells:
     colour: str = ""
 
 
-Mark = Line | Band | Bars | Dots | Contours | Cells
+Mark = Line | Band | Bars | Dots | Cells
 
 
 @dataclass(frozen=True, eq=False)

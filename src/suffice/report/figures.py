@@ -14,7 +14,6 @@ from suffice.globally.certificate import Landscape
 from suffice.report.chart import (
     BLUE,
     GREY,
-    INK,
     LINES,
     ORANGE,
     PALE,
@@ -22,14 +21,13 @@ from suffice.report.chart import (
     Band,
     Bars,
     Cells,
-    Contours,
     Dots,
     Line,
     Mark,
     Panel,
     Scale,
 )
-from suffice.report.traces import Trace, excess_ticks, surface
+from suffice.report.traces import Trace
 
 MOST_BARS = 40
 HIGHEST = 2.0  # times the best known F: what is drawn of a band at most
@@ -48,7 +46,7 @@ DARK_IS_BAD = ((0.0, "#f7fbff"), (0.3, "#c6dbef"), (0.65, "#6baed6"), (1.0, "#21
 
 
 def path(shown: Trace, parameters: str | Sequence[str] | None = None) -> Panel:
-    """F over one parameter with proven error bars, the way over its contours for two, parallel axes for more."""
+    """F over one parameter with proven error bars, the way through all evaluations for two, parallel axes for more."""
     if not shown.points.size:
         raise ValueError(f"records of a search over {len(shown.names)} parameters have no theta, and no path is drawn")
     names = [parameters] if isinstance(parameters, str) else list(shown.names if parameters is None else parameters)
@@ -68,19 +66,14 @@ def _line(shown: Trace, chosen: list[int]) -> Panel:
 def _plane(shown: Trace, chosen: list[int]) -> Panel:
     log_x, log_y = (shown.logarithmic[k] for k in chosen)
     x, y = shown.points[:, chosen].T
-    made = surface(shown, (chosen[0], chosen[1])) if len(shown.names) == 2 else None
-    label = f"excess of {shown.label}\nover the best"
-    if made is not None:
-        ticks = {tick: f"{10.0**tick:.2g}" for tick in excess_ticks(made.levels)}
-        scale = Scale(label, float(made.levels[0]), float(made.levels[-1]), DARK_IS_GOOD, ticks)
-        grid = [10.0**line if log else line for line, log in ((made.x, log_x), (made.y, log_y))]
-        under: Mark = Contours(grid[0], grid[1], made.z, made.levels, scale)
-    else:
-        excess = shown.cost - shown.cost.min()
-        ends = 0.0, float(excess.max()) if excess.max() > 1e-300 else 1.0
-        ticks = {float(tick): f"{tick:.2g}" for tick in np.linspace(*ends, 5)}
-        under = Dots(x, y, excess, Scale(label, *ends, DARK_IS_GOOD, ticks))
-    marks = [under, Line("evaluation", INK, x, y, _hover_texts(shown), "o", joined=False, size=3.2)]
+    excess = shown.cost - shown.cost.min()
+    eps = 0.01 * float(np.median(excess)) or 0.01 * float(excess.max()) or 1.0
+    shades = np.log10(excess + eps)
+    ends = float(shades.min()), float(shades.max())
+    ends = ends if ends[0] < ends[1] else (ends[0], ends[0] + 1.0)
+    ticks = {float(tick): f"{float(f'{10.0**tick:.2g}'):,g}" for tick in np.linspace(*ends, 5)}
+    scale = Scale(f"excess of {shown.label} over the best", *ends, DARK_IS_GOOD, ticks)
+    marks: list[Mark] = [Dots(x, y, shades, scale, _hover_texts(shown))]
     for k, way in enumerate(shown.paths):
         marks.append(
             Line("incumbent", ORANGE, way[:, chosen[0]], way[:, chosen[1]], symbol="o", size=3.2, listed=k == 0)
@@ -92,8 +85,7 @@ def _plane(shown: Trace, chosen: list[int]) -> Panel:
 
 
 def _parallel(shown: Trace, chosen: list[int]) -> Panel:
-    """One line per evaluation on parallel axes of [0, 1], in shades by rank, the best one last; plotly's own parallel
-    axes need WebGL and code made at run time."""
+    """One line per evaluation on parallel axes of [0, 1], in shades by rank, the best one last."""
     u = shown.coordinates(shown.points)[:, chosen]
     low, span = u.min(axis=0), np.ptp(u, axis=0)
     u = np.where(span > 0.0, (u - low) / np.where(span > 0.0, span, 1.0), 0.5)

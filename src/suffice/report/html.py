@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import io
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
-from typing import Any, Literal
+from typing import Any
 
 from suffice.report.chart import FONT
 from suffice.report.formats import show
 
-_POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; font-src data:"
-)
-
-# Nothing of the page leaves it: plotly's own choice of buttons may include one that uploads the figure.
-CONFIG = {
-    "displaylogo": False,
-    "responsive": True,
-    "showSendToCloud": False,
-    "modeBarButtons": [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
-}
+_POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
 
 
 def static(name: str) -> str:
@@ -31,8 +18,8 @@ def static(name: str) -> str:
     return files("suffice.report").joinpath("static", name).read_text("utf-8")
 
 
-def page(title: str, script: str, body: str) -> str:
-    """A self-contained page around a body; all three are HTML already."""
+def page(title: str, body: str, more: str = "") -> str:
+    """A self-contained page around a body, with `more` in its head; all three are HTML already."""
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -41,8 +28,7 @@ def page(title: str, script: str, body: str) -> str:
 <meta http-equiv="Content-Security-Policy" content="{_POLICY}">
 <title>suffice: {title}</title>
 <style>{static("page.css").replace("FONT", FONT)}</style>
-<noscript><style>.live {{ display: none }} .still {{ display: block }}</style></noscript>
-{script}
+{more}
 </head>
 <body>
 <main>
@@ -51,30 +37,6 @@ def page(title: str, script: str, body: str) -> str:
 </body>
 </html>
 """
-
-
-def plotly() -> str:
-    """The script that draws the figures of a page, as part of it."""
-    try:
-        from plotly.offline import get_plotlyjs
-    except ImportError as error:
-        raise ImportError("the report needs plotly: pip install suffice[plot]") from error
-    return f"<script>{get_plotlyjs()}</script>"
-
-
-def picture(figure: Any, dpi: int, kind: Literal["png", "pdf"] = "png") -> bytes:
-    """matplotlib's picture of a figure: the same bytes for the same figure."""
-    buffer = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # names in a script that matplotlib's font lacks; plotly has them
-        figure.savefig(buffer, format=kind, dpi=dpi, metadata={"Software" if kind == "png" else "CreationDate": None})
-    return buffer.getvalue()
-
-
-def image(figure: Any, alt: str, dpi: int) -> str:
-    """matplotlib's picture of a figure, as part of the page."""
-    still = base64.b64encode(picture(figure, dpi)).decode("ascii")
-    return f'<img alt="{escape(alt)}" src="data:image/png;base64,{still}">'
 
 
 def tiles(pairs: Iterable[tuple[str, str]]) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from suffice.report.chart import GREY, INK, RULE, Band, Bars, Cells, Contours, Dots, Line, Mark, Panel, Scale
+from suffice.report.chart import GREY, INK, RULE, Band, Bars, Cells, Dots, Line, Mark, Panel, Scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -95,11 +95,9 @@ def _mark(axes: Axes, mark: Mark) -> None:
             look = {"color": mark.colour, "alpha": mark.opacity, "label": _plain(mark.name) or None, "linewidth": 0}
             bars(mark.at, mark.lengths, mark.thickness, **look)
         case Dots():
-            axes.scatter(mark.x, mark.y, c=mark.values, s=26, **_colours(axes, mark.scale))
-        case Contours():
-            filled = _colours(axes, mark.scale)
-            axes.contourf(mark.x, mark.y, mark.z, levels=mark.levels, **filled)
-            axes.contour(mark.x, mark.y, mark.z, levels=mark.levels, colors="white", linewidths=0.5)
+            axes.scatter(
+                mark.x, mark.y, c=mark.values, s=26, edgecolors=GREY, linewidths=0.5, **_colours(axes, mark.scale)
+            )
         case Cells():
             _cells(axes, mark)
 

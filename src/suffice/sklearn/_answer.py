@@ -24,7 +24,7 @@ def lead(data: Data) -> str:
     found = data["measures"]
     return (
         f"How well can {_target(data)} be predicted from {data['features']:,} columns? All numbers here are of "
-        f"{found['rows']:,} rows, each predicted by a model that had not seen it ({data['folds']}-fold "
+        f"{found['rows']:,} rows, each predicted by a model that had not seen it ({data['folds']:,}-fold "
         "cross-validation)."
     )
 

@@ -1,45 +1,41 @@
-"""The page of a search: sections to click through, drawn with plotly; on paper and without scripts all of them, with
-matplotlib's pictures of the same figures.
-"""
+"""The page of a search: sections to click through; on paper and without scripts all of them."""
 
 from __future__ import annotations
 
-import json
+import math
 from html import escape
 from typing import Any
 
 import numpy as np
 
+from suffice.arrays import Array
+from suffice.globally.certificate import Landscape
 from suffice.report import figures
 from suffice.report import html as shell
-from suffice.report.chart import LINES, Panel
+from suffice.report.chart import LINES
 from suffice.report.formats import ABSENT, interval, show
-from suffice.report.live import interactive
-from suffice.report.still import draw_panel
+from suffice.report.svg import figure
 from suffice.report.traces import Trace
 from suffice.sklearn._answer import answer, lead, tiles
-from suffice.sklearn._report_course import landscape, trace
-from suffice.sklearn._report_schema import FORMAT, OLD, check
+from suffice.sklearn.scores import score_of
+
+FORMAT = "suffice report 2"
 
 Data = dict[str, Any]
 
 
-def page(data: Data) -> str:
-    """The report as one web page; needs plotly and matplotlib, the extra `plot`. Data that are not what `collect`
-    returned, perhaps by way of a file, raise ValueError."""
-    check(data, FORMAT, OLD)
-    plotly = shell.plotly()
+def made_page(data: Data) -> str:
+    """The page of a report's data."""
     shown = trace(data)
-    live: dict[str, Any] = {}
     sections = [
-        *([("model", "The model", answer(data))] if "measures" in data else []),
-        ("coefficients", "Columns", _coefficients(data["coefficients"], live)),
-        ("calibration", _CALIBRATIONS[data["calibration"]["kind"]], _calibration(data["calibration"], live)),
+        ("model", "The model", answer(data)),
+        ("coefficients", "Columns", _coefficients(data["coefficients"])),
+        ("calibration", _CALIBRATIONS[data["calibration"]["kind"]], _calibration(data["calibration"])),
         ("summary", "Penalties and proof", _summary(data)),
-        ("regularisation", "Regularisation path", _regularisation(data["regularisation"], live)),
-        ("search", "Search", _search(shown, live)),
-        *([("global", "All other penalties", _global(data, live))] if "global" in data else []),
-        ("accuracy", "Accuracy and work", _accuracy(data, shown, live)),
+        ("regularisation", "Regularisation path", _regularisation(data["regularisation"])),
+        ("search", "Search", _search(shown)),
+        *([("global", "All other penalties", _global(data["global"]))] if data["global"] else []),
+        ("accuracy", "Accuracy and work", _accuracy(data, shown)),
         ("evaluations", "Evaluations", _evaluations(data)),
         ("about", "About", _about(data)),
     ]
@@ -52,30 +48,46 @@ def page(data: Data) -> str:
         for key, title, body in sections
     )
     title = escape(str(data["about"].get("title") or f"Penalties of {data['estimator']}"))
-    script = shell.static("search.js").replace("CONFIG", _json(shell.CONFIG))
-    body = f"""<header><h1>{title}</h1><p class="lead">{lead(data) if "measures" in data else _lead(data)}</p></header>
-{tiles(data) if "measures" in data else _tiles(data)}
-<div class="live tabs" role="tablist">{tabs}</div>
+    body = f"""<header><h1>{title}</h1><p class="lead">{lead(data)}</p></header>
+{tiles(data)}
+<div class="tabs" role="tablist">{tabs}</div>
 {cards}
-<footer>Made with suffice {escape(data["versions"].get("suffice", ""))}. Nothing here comes from elsewhere.</footer>
-<script type="application/json" id="figures">{_json(live)}</script>
-<script>{script}</script>"""
-    return shell.page(title, f"<style>{shell.static('search.css')}</style>{plotly}", body)
+<footer>Made with suffice {escape(data["versions"]["suffice"])}. Nothing here comes from elsewhere.</footer>
+<script>{shell.static("search.js")}</script>"""
+    return shell.page(title, body, f"<style>{shell.static('search.css')}</style>")
 
 
-def _json(value: Any) -> str:
-    """JSON that neither ends a script element nor opens anything inside one."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+def trace(data: Data) -> Trace:
+    """The course of a search as figures take it."""
+    made = data["evaluations"]
 
+    def column(key: str) -> Array:
+        return np.array([math.inf if one[key] is None else one[key] for one in made], dtype=np.float64)
 
-def _figure(name: str, panel: Panel, live: dict[str, Any]) -> str:
-    """The place of a figure: plotly's, which goes to `live`, where scripts run, matplotlib's picture elsewhere."""
-    live[name] = interactive(panel)
-    return (
-        f'<div class="live" data-figure="{name}" style="min-height: {panel.height}px"></div>'
-        f'<div class="still">{shell.image(draw_panel(panel).figure, name, 130)}</div>'
+    ends = np.array([one["interval"] for one in made], dtype=np.float64)
+    low, high = (np.where(np.isnan(end), none, end) for end, none in zip(ends.T, (-math.inf, math.inf), strict=True))
+    return Trace(
+        tuple(data["names"]),
+        (True,) * len(data["names"]),
+        np.array([one["point"] for one in made]),
+        column("cost"),
+        low,
+        high,
+        column("asked"),
+        column("achieved"),
+        column("work"),
+        (np.array(data["path"]),) if data["path"] else (),
+        np.array(made[data["evaluation"] - 1]["point"]),
+        score_of(data["scoring"]).loss,
     )
+
+
+def landscape(found: Data) -> Landscape:
+    """What pictures show of a global certificate."""
+    line = np.array(found["line"], dtype=np.float64).reshape(-1, 3)
+    line[:, 2] = np.where(np.isnan(line[:, 2]), math.inf, line[:, 2])
+    cells = np.array(found["cells"], dtype=np.float64)
+    return Landscape(tuple(found["names"]), np.array(found["best"]), found["lower"], found["upper"], cells, line)
 
 
 # --- words and numbers ---------------------------------------------------------------------------------------------
@@ -88,35 +100,6 @@ def _number(value: float | None, digits: int = 5) -> str:
 def _params(params: dict[str, float]) -> str:
     """Exact: what is shown gives the same model again."""
     return ", ".join(f"{escape(name.rpartition('__')[2])} = {escape(repr(value))}" for name, value in params.items())
-
-
-def _lead(data: Data) -> str:
-    steps = "".join(f"{escape(step)}, " for step in data["steps"])
-    stands = ""
-    if data["asked_scoring"] is not None:
-        stands = f" in place of {escape(data['asked_scoring'])}, which is not smooth and is reported only,"
-    return (
-        f"The penalties of {steps}{escape(data['estimator'])} were tuned for {escape(data['scoring'])}{stands} in "
-        f"{data['folds']}-fold cross-validation of {data['samples']:,} samples with {data['features']:,} features. "
-        "Every evaluation trained its models only as precisely as the next decision needed, and proved that it did."
-    )
-
-
-def _tiles(data: Data) -> str:
-    best, made = data["best"], data["evaluations"]
-    low, high = best["interval"]
-    scoring = data["asked_scoring"] or data["scoring"]
-    proof = f"{'' if scoring == data['scoring'] else escape(data['scoring']) + ' '}proven in {interval(low, high)}"
-    words = f"best parameters, in scikit-learn's words<small>{_penalties(best)}</small>"
-    if best["params"] == best["penalties"]:  # of groups, which scikit-learn has no words for
-        words = "best penalties"
-    tiles = (
-        (_params(best["params"]).replace(", ", "<br>"), words),
-        (_number(best["score"]), f"{escape(scoring)}<small>{proof}</small>"),
-        (f"{len(made):,}", f"evaluations of {data['folds']} models each"),
-        (f"{sum(one['work'] for one in made):,.0f}", "lower-level steps in all"),
-    )
-    return shell.tiles(tiles)
 
 
 def _penalties(best: Data) -> str:
@@ -132,6 +115,11 @@ def _caption(text: str) -> str:
 
 def _summary(data: Data) -> str:
     best, compared = data["best"], data["comparison"]
+    steps = "".join(f"{escape(step)}, " for step in data["steps"])
+    stands = ""
+    if data["asked_scoring"] is not None:
+        stands = f" in place of {escape(data['asked_scoring'])}, which is not smooth and is reported only"
+    work = sum(one["work"] for one in data["evaluations"])
     low, high = best["interval"]
     rows = []
     for row in compared["scores"]:
@@ -167,8 +155,12 @@ def _summary(data: Data) -> str:
     }.get(best["refit"], "")
     defaults = _params(compared["params"]) or "the parameters that it was given with"
     return (
-        f"<p>{_lead(data)}</p>{_tiles(data)}"
-        f"<p>The best penalties, in units of the mean loss, are {_penalties(best)}.{refit} "
+        f"<p>The penalties of {steps}{escape(data['estimator'])} were tuned for {escape(data['scoring'])}{stands}, in "
+        f"{data['folds']:,}-fold cross-validation of {data['samples']:,} rows: {len(data['evaluations']):,} "
+        f"evaluations of {data['folds']:,} models each, {work:,.0f} lower-level steps in all. Every evaluation trained "
+        "its models only as precisely as the next decision needed, and proved that it did.</p>"
+        f"<p>The best parameters are <b>{_params(best['params'])}</b>, with a score of {_number(best['score'])}; as "
+        f"penalties in units of the mean loss, {_penalties(best)}.{refit} "
         f"There, the mean {escape(data['scoring'])} of exactly trained models is proven to lie in "
         f"<b>{interval(low, high)}</b>, an interval of width {high - low:.2g}.{floor} The search ended because "
         f"{escape(best['message'])}.</p><h3>Against scikit-learn's defaults</h3>"
@@ -197,24 +189,23 @@ def _folds(scores: list[Data]) -> str:
     return f"<details><summary>Every fold</summary>{shell.table(head, rows, range(1, len(head)))}</details>"
 
 
-def _search(shown: Trace, live: dict[str, Any]) -> str:
+def _search(shown: Trace) -> str:
     F = escape(shown.label)
     words = {
         1: f"{F} of every evaluation over the penalty, with the interval in which it is proven to lie.",
-        2: "Dots are evaluations, the orange line joins the search's incumbents, the star is the result. Colours show "
-        f"{F} above the best, interpolated from the evaluations: an illustration, nothing is proven between the dots.",
+        2: f"Dots are evaluations, in the colours of {F} above the best; orange joins the incumbents, the star is the "
+        "result.",
     }.get(len(shown.names), f"One line per evaluation, the darker the less {F}; the orange one is the best.")
     looks = f"{F} of every evaluation. Rough first looks have wide intervals: that is all they were asked for."
     return (
         _caption(words)
-        + _figure("path", figures.path(shown), live)
+        + figure(figures.path(shown), "path")
         + f"<h3>Progress</h3>{_caption(looks)}"
-        + _figure("progress", figures.progress(shown), live)
+        + figure(figures.progress(shown), "progress")
     )
 
 
-def _global(data: Data, live: dict[str, Any]) -> str:
-    found = data["global"]
+def _global(found: Data) -> str:
     drawn = landscape(found)
     ranges = " and ".join(
         f"{escape(name)} from {_number(low, 3)} to {'infinity' if high is None else _number(high, 3)}"
@@ -229,10 +220,10 @@ def _global(data: Data, live: dict[str, Any]) -> str:
     words = "F is proven to lie in the band for every penalty, not only for those that were tried."
     if len(drawn.names) == 2:
         words = "Colours say by how much penalties are proven to be worse, all of them, not only those that were tried."
-    body = f"<p>{text}</p>{_caption(words)}" + _figure("landscape", figures.landscape(drawn), live)
+    body = f"<p>{text}</p>{_caption(words)}" + figure(figures.landscape(drawn), "landscape")
     if len(found["history"]) > 1:
         curve = f"<h3>The gap as it was closed</h3>{_caption('It holds wherever the proof is stopped.')}"
-        body += curve + _figure("gap", figures.gap(found["history"]), live)
+        body += curve + figure(figures.gap(found["history"]), "gap")
     return body
 
 
@@ -243,7 +234,7 @@ def _proven(accuracy: float | None) -> str:
     return f"proven to within {accuracy:.1g} of the largest norm among them"
 
 
-def _accuracy(data: Data, shown: Trace, live: dict[str, Any]) -> str:
+def _accuracy(data: Data, shown: Trace) -> str:
     what = "the root of a fold's share of the loss"
     if data["policy"] == "weights":
         what += "; the search itself asked for distances of the weights"
@@ -251,13 +242,13 @@ def _accuracy(data: Data, shown: Trace, live: dict[str, Any]) -> str:
     steps = "Steps of the lower-level solver, summed over folds. An evaluation without a bar took none."
     return (
         _caption(asked + "Where nothing was asked for, anything would have done.")
-        + _figure("accuracy", figures.accuracy(shown), live)
+        + figure(figures.accuracy(shown), "accuracy")
         + f"<h3>Work</h3>{_caption(steps)}"
-        + _figure("work", figures.work(shown), live)
+        + figure(figures.work(shown), "work")
     )
 
 
-def _regularisation(found: Data, live: dict[str, Any]) -> str:
+def _regularisation(found: Data) -> str:
     lines, total = len(found["lines"]), found["coefficients"]
     some = f"The {lines} largest of {total:,} coefficients" if lines < total else f"All {total:,} coefficients"
     text = (
@@ -269,13 +260,13 @@ def _regularisation(found: Data, live: dict[str, Any]) -> str:
     )
     if found.get("left_out", 0):
         text += f" {found['left_out']} further models would have taken longer than the search, and are left out."
-    return _caption(text) + _figure("regularisation", figures.regularisation_path(found), live)
+    return _caption(text) + figure(figures.regularisation_path(found), "regularisation")
 
 
 _CALIBRATIONS = {"reliability": "Calibration", "margins": "Margins", "regression": "Predictions"}
 
 
-def _calibration(found: Data, live: dict[str, Any]) -> str:
+def _calibration(found: Data) -> str:
     if found["kind"] == "reliability":
         classes, curves = found["classes"], len(found["curves"])
         text = (
@@ -288,10 +279,10 @@ def _calibration(found: Data, live: dict[str, Any]) -> str:
         text = "Decision values of held-out rows by their true class. The estimator predicts no probabilities."
     else:
         text = f"Held-out predictions against the truth, {len(found['true']):,} of {found['samples']:,} rows."
-    return _caption(text) + _figure("calibration", figures.calibration(found), live)
+    return _caption(text) + figure(figures.calibration(found), "calibration")
 
 
-def _coefficients(found: Data, live: dict[str, Any]) -> str:
+def _coefficients(found: Data) -> str:
     whose = {
         "certified": "the final model, fitted to all data to a proven accuracy",
         "best_estimator_": "the final model, fitted by scikit-learn to all data",
@@ -303,8 +294,8 @@ def _coefficients(found: Data, live: dict[str, Any]) -> str:
     rows = [(escape(name), *(_number(row[k], 6) for row in found["values"])) for k, name in enumerate(found["names"])]
     rows.append(("<i>intercept</i>", *(_number(value, 6) for value in found["intercepts"])))
     table = shell.table(head, rows, numeric=range(1, len(head)))
-    figure = _figure("coefficients", figures.coefficients(found), live)
-    return f"{_caption(text)}{figure if bars else ''}<details><summary>As a table</summary>{table}</details>"
+    drawn = figure(figures.coefficients(found), "coefficients") if bars else ""
+    return f"{_caption(text)}{drawn}<details><summary>As a table</summary>{table}</details>"
 
 
 def _evaluations(data: Data) -> str:

@@ -27,7 +27,6 @@ from suffice.lazy import cached_property
 from suffice.rows.given import counted, here, indexed, numbered
 from suffice.sklearn._final_fit import between, fitted_weights, solved
 from suffice.sklearn._preparation import in_place
-from suffice.sklearn._report_course import searched
 from suffice.sklearn._target import fitted_inside, inside, transforms_target, wrapped
 from suffice.sklearn._words import in_strength, strength
 from suffice.sklearn.adapters import find_adapter
@@ -347,6 +346,11 @@ def measures(search: Any, held: list[HeldOutFold], default: list[HeldOutFold], i
         **compared_measures(search.held_out_, search.baseline_, usual, inverse, labels),
         "folds": {"measure": name, "tuned": values(held, name), "default": values(default, name)},
     }
+
+
+def searched(search: Any) -> list[str]:
+    """The names of the parameters searched."""
+    return [key.removeprefix("penalty_") for key in search.cv_results_ if key.startswith("penalty_")]
 
 
 def _default_penalties(task: FittedSearch, train: Any) -> dict[str, float] | None:

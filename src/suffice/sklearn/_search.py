@@ -67,7 +67,6 @@ from suffice.sklearn._final_fit import fit_final, held_against_ours
 from suffice.sklearn._penalty_search import PenaltySearch
 from suffice.sklearn._preparation import SearchPreparation, in_place, journal_of, prepared
 from suffice.sklearn._recorded import CallbackSupportMixin, CallbackTasks, RecordedProblem, with_callbacks
-from suffice.sklearn._report_course import course, trace
 from suffice.sklearn._target import fitted_inside, transformed, transforms_target
 from suffice.sklearn.adapters import find_adapter
 from suffice.sklearn.enough import Tolerance, fold_losses
@@ -388,6 +387,9 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
 
     def plot_path(self, ax: Any = None) -> Any:
         """The loss over the penalties at every evaluation, and the way of the search; see `suffice.plots`."""
+        from suffice.sklearn._page import trace
+        from suffice.sklearn.report import course
+
         return plots.draw_path(trace(course(self)), ax)
 
     def plot_regularisation_path(self, X: Any, y: Any, *, sample_weight: Any = None, ax: Any = None) -> Any:

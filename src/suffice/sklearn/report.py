@@ -1,7 +1,7 @@
 """The report of a search: what it found, how it got there, and what its model looks like.
 
 `collect` gathers plain data from a fitted `SufficeSearchCV` and its data; `page` makes one web page from them that
-needs nothing else. In between the data may lie in a file: `page` checks what it is given, and refuses nonsense.
+needs nothing else. In between the data may lie in a file, whose digest `suffice.report.folder` checks.
 """
 
 from __future__ import annotations
@@ -12,14 +12,33 @@ from typing import Any
 
 import numpy as np
 import sklearn
+from sklearn.utils.validation import check_is_fitted
 
-from suffice.sklearn import _report_course, _report_data
-from suffice.sklearn._page import page
-from suffice.sklearn._report_schema import FORMAT
+from suffice.sklearn import _report_data
+from suffice.sklearn._page import FORMAT, made_page
+from suffice.sklearn.scores import score_of
 
 __all__ = ["collect", "page"]
 
+MOST_GAPS = 2000  # of a certificate's history
+
 Data = dict[str, Any]
+
+
+def page(data: Data) -> str:
+    """The report as one web page. Data that are not what `collect` returned, perhaps by way of a file, raise
+    ValueError."""
+    found = data.get("format") if isinstance(data, dict) else data
+    if found != FORMAT:
+        text = repr(found)
+        raise ValueError(
+            f"data must be what `suffice.sklearn.report.collect` of this version returns, with the format {FORMAT!r}, "
+            f"got {text if len(text) <= 80 else f'{text[:77]}...'}; another version's report is drawn by that version"
+        )
+    try:
+        return made_page(data)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ValueError(f"data are not what `collect` returned: {str(error)[:200] or type(error).__name__}") from error
 
 
 def collect(
@@ -71,17 +90,70 @@ def collect(
         "folds": search.n_splits_,
         "asked_scoring": search.asked_scoring_ if search.surrogate_ else None,
         "policy": search.result_.policy,
-        "best": _report_course.best(search),
-        **_report_course.course(search),
+        "best": {
+            "params": search.best_params_,
+            "penalties": search.best_penalties_,
+            "l2_floor": search.l2_floor_,
+            "score": search.best_score_,
+            "interval": search.score_interval_,
+            "message": search.result_.message,
+            "refit": search.refit,
+        },
+        **course(search),
         "measures": _report_data.measures(search, held, default, inverse, labels),
         "comparison": compared,
         "regularisation": path,
         "calibration": _report_data.calibration(held, task.classes),
         "coefficients": _report_data.coefficients(search, task),
-        **_report_course.global_certificate(search),
+        "global": _global_certificate(getattr(search, "global_certificate_", None)),
     }
     plain: Data = _plain(found, "data", 8)
     return plain
+
+
+def course(search: Any) -> Data:
+    """Every evaluation of a search and its incumbents; `evaluation` is the number of the best one."""
+    check_is_fitted(search, "cv_results_")
+    made, names = search.cv_results_, _report_data.searched(search)
+    score = score_of(search.optimised_scoring_)
+    evaluations = [
+        {
+            "number": k + 1,
+            "purpose": str(made["purpose"][k]),
+            "point": [made[f"penalty_{name}"][k] for name in names],
+            "cost": score.offset - made["mean_test_score"][k],
+            "interval": [score.offset - made[f"test_score_{end}"][k] for end in ("high", "low")],
+            "asked": made["asked_error"][k],
+            "achieved": made["proved_error"][k],
+            "work": float(made["work"][k]),
+        }
+        for k in range(len(made["work"]))
+    ]
+    path = [search.result_.space.params(np.array(record.incumbent)) for record in search.result_.history]
+    path = [point for k, point in enumerate(path) if k == 0 or point != path[k - 1]]
+    return {
+        "scoring": search.optimised_scoring_,
+        "names": names,
+        "evaluations": evaluations,
+        "evaluation": search.best_index_ + 1,
+        "path": [[point[name] for name in names] for point in path],
+    }
+
+
+def _global_certificate(made: Any) -> Data | None:
+    """The proven surfaces of F over the space and how the gap was closed, where a certificate was asked for."""
+    if made is None:
+        return None
+    drawn = made.landscape
+    history = [[one.evaluations, one.gap] for one in made.history if math.isfinite(one.gap)]
+    return {
+        "epsilon": made.epsilon,
+        "message": made.message,
+        "evaluations": made.evaluations,
+        "ranges": made.space.ranges,
+        **{name: getattr(drawn, name) for name in ("names", "best", "lower", "upper", "cells", "line")},
+        "history": [*history[: -1 : math.ceil(len(history) / MOST_GAPS) or 1], *history[-1:]],
+    }
 
 
 def _plain(value: Any, where: str, depth: int) -> Any:

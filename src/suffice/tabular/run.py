@@ -246,29 +246,25 @@ def _told(caught: list[warnings.WarningMessage]) -> list[str]:
 
 
 def _report(outcome: TunedTable, settings: Settings, until: float, stage: Callable[[str], object]) -> TunedTable:
-    """The outcome with report.json, and report.html where its figures can be drawn; with a note where they cannot."""
+    """The outcome with report.json and report.html."""
     from suffice.sklearn import report
 
     problem = outcome.problem
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            data = report.collect(
-                outcome.search,
-                problem.X,
-                problem.y,
-                about=outcome.about(settings),
-                sample_weight=problem.weight,
-                inverse=np.exp if problem.log_target else None,
-                labels=problem.labels,
-                until=until,
-                stage=lambda what: stage(f"report: {what}"),
-            )
-        places.write(outcome.folder / REPORT, data)
-        return replace(outcome, page=write_page(outcome.folder, data))
-    except ImportError as error:
-        note = f"{PAGE} needs {error.name}: pip install 'suffice[plot]', then run `suffice report`"
-        return replace(outcome, notes=(*outcome.notes, note))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        data = report.collect(
+            outcome.search,
+            problem.X,
+            problem.y,
+            about=outcome.about(settings),
+            sample_weight=problem.weight,
+            inverse=np.exp if problem.log_target else None,
+            labels=problem.labels,
+            until=until,
+            stage=lambda what: stage(f"report: {what}"),
+        )
+    places.write(outcome.folder / REPORT, data)
+    return replace(outcome, page=write_page(outcome.folder, data))
 
 
 def write_page(folder: Path, data: Mapping[str, Any]) -> Path:
