@@ -108,7 +108,6 @@ ESTIMATORS: dict[str, tuple[str, dict[str, tuple[Any, ...]]]] = {
     "ElasticNetCV": ("real", {
         "precompute": ("auto", False, True), "alphas": (5, [0.01, 0.1], 20), "l1_ratio": (0.5, [0.2, 0.9]),
     }),
-    "HuberRegressor": ("real", {"epsilon": (1.35, 1.05, 3.0, 1.0), "alpha": (1e-4, 0.1, 3.0, 0.0)}),
     "PoissonRegressor": ("counts", {}),
     "GammaRegressor": ("amounts", {}),
     "TweedieRegressor": ("amounts", {"power": (0, 1, 2, 1.5, 3), "link": ("auto", "identity", "log")}),
@@ -183,10 +182,6 @@ def documented(model: Any, y: Array, s: Array) -> Documented:
             raise UnknownError
         ratio = 1.0 if name.startswith("Lasso") else getattr(model, "l1_ratio_", model.l1_ratio)
         return Documented("squares", s / N, alpha * ratio, alpha * (1.0 - ratio), y, free)
-    if name == "HuberRegressor":
-        if model.epsilon <= 1.0:
-            raise UnknownError
-        return Documented("huber", s, 0.0, 2.0 * alpha, y, free, epsilon=model.epsilon)
     if name in ("PoissonRegressor", "GammaRegressor", "TweedieRegressor"):
         power = {"PoissonRegressor": 1, "GammaRegressor": 2}.get(name) or getattr(model, "power", 0)
         link = getattr(model, "link", "log")
@@ -250,7 +245,7 @@ class Exact:
 
 
 class Smooth:
-    """The objective without its l1 in z (coefficients, that of the intercept, the scale of Huber's): value, gradient,
+    """The objective without its l1 in z (coefficients, and that of the intercept): value, gradient,
     Hessian. A constant added to the intercepts of all classes is free: their sum is asked to be 0."""
 
     def __init__(self, problem: Documented, X: Array, dtype: Any) -> None:
@@ -263,8 +258,6 @@ class Smooth:
             penalised[-1] = 0.0
         count = max(problem.classes, 1)
         self.l1, self.l2 = np.tile(problem.l1 * penalised, count), np.tile(problem.l2 * penalised, count).astype(dtype)
-        if problem.psi == "huber":
-            self.l1, self.l2 = np.append(self.l1, 0.0), np.append(self.l2, 0.0).astype(dtype)
 
     def __call__(self, z: Array) -> tuple[Any, Array, Array]:
         value, g, H = getattr(self, "_" + self.of.psi.replace(" ", "_"))(z)
@@ -297,20 +290,6 @@ class Smooth:
         q = self.y * np.exp(-m)
         return self._of_margins(q + m, 1 - q, q)
 
-    def _huber(self, z: Array) -> tuple[Any, Array, Array]:
-        sigma, k = z[-1], self.of.epsilon
-        if not sigma > 0:
-            return np.inf, z, np.eye(len(z))
-        r = self.y - self.A @ z[:-1]
-        inside = np.abs(r) < k * sigma
-        psi = np.where(inside, r * r / sigma, 2 * k * np.abs(r) - sigma * k * k)
-        value, g, H = self._of_margins(psi, np.where(inside, -2 * r / sigma, -2 * k * np.sign(r)), 2 * inside / sigma)
-        of_sigma = np.sum(self.c * (1 + np.where(inside, -((r / sigma) ** 2), -k * k)))
-        mixed = self.A.T @ (self.c * inside * 2 * r / sigma**2)
-        last = np.sum(self.c * inside * 2 * r * r / sigma**3)
-        whole = np.block([[H, mixed[:, None]], [mixed[None, :], np.array([[last]])]])
-        return value + np.sum(self.c) * sigma, np.append(g, of_sigma), whole
-
     def _softmax(self, z: Array) -> tuple[Any, Array, Array]:
         A, K = self.A, self.of.classes
         M = A @ z.reshape(K, -1).T
@@ -340,9 +319,6 @@ def minimise(problem: Documented, X: Array) -> Exact:
     f = Smooth(problem, X, np.float64)
     z = np.zeros(len(f.l1))
     damping = 1e-13
-    if problem.psi == "huber":
-        z[:-1] = np.linalg.lstsq(f.A, f.y)[0]
-        z[-1] = np.abs(f.y - f.A @ z[:-1]).max()
     for _ in range(400):
         value, g, H = f(z)
         step = quadratic_step(g, H + damping * np.trace(H) * np.eye(len(z)), f.l1, z)
@@ -350,8 +326,6 @@ def minimise(problem: Documented, X: Array) -> Exact:
         t, here = 1.0, value + f.l1 @ np.abs(z)
         if -slope <= 1e-15 * (1.0 + abs(here)):  # what is left is for extended precision
             break
-        if problem.psi == "huber" and step[-1] < -0.9 * z[-1]:
-            t = -0.9 * z[-1] / step[-1]
         while t > 1e-12 and not f(z + t * step)[0] + f.l1 @ np.abs(z + t * step) <= here + 0.1 * t * slope:
             t *= 0.5
         if t <= 1e-12 and damping < 1.0:

@@ -18,7 +18,6 @@ from flint import arb
 import suffice
 from suffice import problems, terms
 from suffice.arrays import like
-from suffice.models.concomitant import ConcomitantHuber
 from suffice.models.intercept import Intercepted
 from suffice.models.multinomial import Multinomial
 from suffice.problems.linear import penalised
@@ -26,7 +25,7 @@ from suffice.rows.design import Design
 from suffice.solvers.newton import Newton
 from tests.attacks import LINEAR, Target
 from tests.reference import OwnProx, _quadratic
-from tests.reference_balls import Concomitant, Linear, Quadratic, Softmax, precision, times, total
+from tests.reference_balls import Linear, Quadratic, Softmax, precision, times, total
 from tests.reference_exact import Kinked, enclose, psi_of, stated_term, truth
 
 # Random data, as nasty as they come.
@@ -287,26 +286,6 @@ def intercept(rng: np.random.Generator) -> Target:
     return Target(f"intercept, {loss}", problem, dtype, layout, solvers)
 
 
-def concomitant(rng: np.random.Generator) -> Target:
-    """Huber's regression with its scale minimised out, with and without an intercept."""
-    N, d = int(rng.integers(8, 31)), int(rng.integers(1, 5))
-    X = rng.standard_normal((N, d)) * 10.0 ** rng.uniform(-3, 3, d) + rng.choice([0.0, 1.0, 1e4])
-    y = targets(rng, "squared", X) + rng.standard_t(1.5, N)
-    # Weights of very different size would leave one row that counts, which is fitted exactly: there is no gradient.
-    weights, intercepted = rng.integers(0, 4, N) + (np.arange(N) < 3), bool(rng.random() < 0.5)
-    X, dtype = typed(rng, X)
-    given, layout = (sp.csr_array(X), "CSR") if rng.random() < 0.4 else (X, "C")
-    design, epsilon = Design.of(given, weights), float(rng.choice([1.01, 1.35, 3.0]))
-    l1, l2 = penalties(rng, np.asarray(X, dtype=np.float64), weights, "huber", 1.0)
-    l1, l2 = l1 * rng.choice([0.0, 0.1, 10.0]), l2 / float(np.std(y))
-
-    def model(l2: float) -> ConcomitantHuber:
-        return ConcomitantHuber(design, y, epsilon, intercepted, l2)
-
-    problem = penalised_by_column(rng, model, float(l1), l2, d)
-    return Target("concomitant Huber", problem, dtype, layout, (Newton(),))
-
-
 def multinomial(rng: np.random.Generator) -> Target:
     """Softmax regression, with and without intercepts."""
     K, d = int(rng.integers(3, 5)), int(rng.integers(1, 4))
@@ -434,10 +413,9 @@ def equal_rows(name: str, N: int, smooth: Callable[[Any, Any], Any], rows: Any, 
         [one for _, one, _ in cells],
         [times(n, a) for n in counts],
     )
-    if isinstance(term, ConcomitantHuber):
-        F: Any = Concomitant(different, labels, weights, term.epsilon, term.intercepted, 1.0)
-        solvers: tuple[Any, ...] = (Newton(),)
-    elif isinstance(term, Multinomial):
+    F: Any
+    solvers: tuple[Any, ...]
+    if isinstance(term, Multinomial):
         F, solvers = (
             Softmax(np.array(different), np.eye(term.classes)[labels], weights, 1.0, term.intercept),
             (Newton(),),
@@ -486,11 +464,6 @@ def repeated_counts(N: int) -> Target:
     return equal_rows("intercept, poisson", N, lambda X, y: Intercepted(X, y, terms.POISSON, 1.0), ROWS, labels)
 
 
-def repeated_residuals(N: int) -> Target:
-    labels = [{0.1: 0.1, 1.3: 0.3}, {-0.7: 0.3}, {0.7: 0.1, 4.1: 0.2}]
-    return equal_rows("concomitant Huber", N, lambda X, y: ConcomitantHuber(X, y, 1.35, True, 1.0), ROWS, labels)
-
-
 def repeated_classes(N: int) -> Target:
     labels = [{0: 0.01, 1: 0.4}, {1: 0.2, 2: 0.1}, {0: 0.04, 1: 0.05, 2: 0.2}]
 
@@ -529,7 +502,6 @@ CRAFTED: dict[str, Callable[[], Target]] = {
     "constant data, dense, N = 1e7": partial(constant_data, 10**7, 0.1, "C"),
     **{f"intercept, rare positives, N = {N:.0e}": partial(rare_with_intercept, N) for N in (10**5, 3 * 10**5)},
     "intercept, repeated counts, N = 3e5": partial(repeated_counts, 3 * 10**5),
-    "concomitant, repeated residuals, N = 3e5": partial(repeated_residuals, 3 * 10**5),
     "softmax, repeated classes, N = 3e4": partial(repeated_classes, 3 * 10**4),
 }
 
@@ -541,12 +513,11 @@ KINDS: dict[str, Callable[[np.random.Generator], Target]] = {
     "borderline": borderline,
     "means": means,
     "intercept": intercept,
-    "concomitant": concomitant,
     "multinomial": multinomial,
     "terms": other_terms,
     "own": own,
 }
-SHARES = {"linear": 6, "scales": 4, "cancelling": 3, "terms": 3, "concomitant": 2, "multinomial": 0.5}  # others: 1
+SHARES = {"linear": 6, "scales": 4, "cancelling": 3, "terms": 3, "multinomial": 0.5}  # others: 1
 
 
 def target_of(kind: str, seed: int, number: int) -> tuple[Target, np.random.Generator]:

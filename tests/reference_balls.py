@@ -187,60 +187,6 @@ class Linear:
         return [abs(x[-1]) + self.psi.largest_shift(self.a, self.y, reach)]
 
 
-class Concomitant:
-    """s/2 + sum_i a_i s h((x_i . w + b - y_i)/s) + l2 ||w||^2 / 2, r = (b, s) or (s,)."""
-
-    def __init__(self, X, y, a, epsilon, intercepted, l2):
-        self.linear = Linear(X, y, a, Squared(), l2, intercepted)
-        self.width, self.rest, self.epsilon = self.linear.width, 1 + int(intercepted), arb(float(epsilon))
-        self.mu = self.linear.mu
-        b = total(a * y for a, y in zip(self.linear.a, self.linear.y, strict=True)) if intercepted else ZERO
-        spread = total(a * (y - b) ** 2 for a, y in zip(self.linear.a, self.linear.y, strict=True))
-        self.start = [*[ZERO] * self.width, *[b.mid()] * int(intercepted), spread.sqrt().mid()]
-
-    def scaled(self, x):
-        return [(m - y) / x[-1] for m, y in zip(self.linear.margins(x[:-1]), self.linear.y, strict=True)]
-
-    def value(self, x):
-        s, epsilon = x[-1], self.epsilon
-        if not s > self.start[-1] * arb(2) ** -100:  # the scale of data that are fitted exactly: there is no gradient
-            return arb("inf")
-        sizes = [abs(z) for z in self.scaled(x)]
-        h = [z * z / 2 if z <= epsilon else epsilon * (z - epsilon / 2) for z in sizes]
-        ridge = total(l2 * part * part for l2, part in zip(self.linear.l2, x[:-1], strict=True)) / 2
-        return s / 2 + s * total(a * part for a, part in zip(self.linear.a, h, strict=True)) + ridge
-
-    def gradient(self, x):
-        p = [z.max(-self.epsilon).min(self.epsilon) for z in self.scaled(x)]
-        pulls = (self.linear.XT * column([a * part for a, part in zip(self.linear.a, p, strict=True)])).entries()
-        of_s = (1 - total(a * part * part for a, part in zip(self.linear.a, p, strict=True))) / 2
-        return [pull + l2 * part for pull, l2, part in zip(pulls, self.linear.l2, x[:-1], strict=True)] + [of_s]
-
-    def hessian(self, x):
-        width, rows = len(x), self.linear.X.entries()
-        bent, plain = [], []
-        for i, z in enumerate(self.scaled(x)):
-            row = [*rows[i * (width - 1) : (i + 1) * (width - 1)], -z.mid()]
-            c = (self.linear.a[i] / x[-1]).mid() if abs(z) <= self.epsilon else ZERO
-            plain += row
-            bent += [c * entry for entry in row]
-        N = len(self.linear.y)
-        H = arb_mat(N, width, plain).transpose() * arb_mat(N, width, bent)
-        for j, l2 in enumerate(self.linear.l2):
-            H[j, j] += l2
-        for j in range(self.width, width):  # few rows inside may leave b or s undetermined
-            H[j, j] += arb(2) ** -60 / x[-1]
-        return H
-
-    def far(self, x):
-        at_zero = self.value(self.start)
-        size = (2 * at_zero / self.mu).abs_upper().sqrt()
-        rows, width = self.linear.X.entries(), self.width + self.rest - 1
-        reach = max(norm(rows[i * width : i * width + self.width]) for i in range(len(self.linear.y))) * size
-        largest = reach + max(abs(y) for y in self.linear.y)
-        return [abs(part) + 2 * largest for part in x[self.width :]]  # |b| <= largest, s <= the largest |t|
-
-
 class Softmax:
     """sum_i a_i (log sum_k exp m_ik - m_{i, y_i}) + l2 ||W||^2 / 2, m_i = W x_i + b, b_K = 0; r = (b_1 .. b_{K-1})."""
 

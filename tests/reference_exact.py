@@ -26,7 +26,6 @@ from flint import arb, arb_mat
 
 from suffice import terms
 from suffice.arrays import host
-from suffice.models.concomitant import ConcomitantHuber
 from suffice.models.intercept import Intercepted
 from suffice.models.multinomial import Multinomial
 from suffice.models.smooth import Ridged
@@ -34,7 +33,6 @@ from tests import reference
 from tests.reference_balls import (
     EXACT,
     ZERO,
-    Concomitant,
     Huber,
     Linear,
     Logistic,
@@ -318,10 +316,7 @@ def stated(problem: Any) -> tuple[Any, Any]:
     g, of_prox = stated_term(problem.prox, problem.size)
     # Sums of two floats are made in balls: l2 + ridge is not a float.
     l2 = np.broadcast_to(smooth.l2, problem.size)
-    if isinstance(smooth, ConcomitantHuber):
-        F = Concomitant(X, smooth.y, a, smooth.epsilon, smooth.intercepted, l2)
-        ridges = F.linear.l2
-    elif isinstance(smooth, Multinomial):
+    if isinstance(smooth, Multinomial):
         F = Softmax(X, np.eye(smooth.classes)[np.asarray(smooth.y, dtype=int)], a, l2, smooth.intercept)
         ridges = F.l2
     else:

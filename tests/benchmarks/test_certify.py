@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.linear_model import HuberRegressor, Lasso, LogisticRegression, PoissonRegressor, Ridge
+from sklearn.linear_model import Lasso, LogisticRegression, PoissonRegressor, Ridge
 from sklearn.svm import LinearSVC
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -43,7 +43,6 @@ def test_every_argument_of_every_constructor_has_values(campaign):
     [
         (Ridge(0.3), "real"),
         (Lasso(0.1, tol=1e-14), "real"),
-        (HuberRegressor(alpha=0.1, tol=1e-10, max_iter=10_000), "real"),
         (PoissonRegressor(alpha=0.1, tol=1e-12), "counts"),
         (LogisticRegression(tol=1e-12, max_iter=10_000), "two"),
         (LogisticRegression(tol=1e-12, max_iter=10_000, class_weight="balanced"), "three"),

@@ -9,11 +9,11 @@ from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.linear_model import (
     ElasticNet,
-    HuberRegressor,
     Lasso,
     MultiTaskElasticNet,
     MultiTaskElasticNetCV,
     MultiTaskLasso,
+    QuantileRegressor,
     Ridge,
 )
 from sklearn.model_selection import cross_val_score
@@ -176,7 +176,7 @@ def test_weights_are_copies_of_rows():
         (MultiTaskElasticNet(), Y[:, 0], "use ElasticNet"),
         (Ridge(alpha=[1.0, 2.0, 3.0]), Y, "one alpha for each target"),
         (Lasso(positive=True), Y, "is tuned for one target"),
-        (HuberRegressor(), Y, "should be a 1d array"),
+        (QuantileRegressor(), Y, "should be a 1d array"),
         (MultiTaskElasticNetCV(), Y, "use MultiTaskElasticNet, which is what it tunes"),
         (TransformedTargetRegressor(Ridge()), Y, "should be a 1d array"),
     ],

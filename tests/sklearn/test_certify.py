@@ -15,7 +15,6 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import (
     ElasticNet,
     ElasticNetCV,
-    HuberRegressor,
     Lasso,
     LassoCV,
     LassoLars,
@@ -269,22 +268,6 @@ def test_several_classes(intercept, given):
     log_loss = (WEIGHT / WEIGHT.sum()) @ log_softmax(there, axis=1)[np.arange(len(there)), fold.y.astype(int)]
     low, high = report.score_interval
     assert low - 1e-12 <= log_loss <= high + 1e-12 and high - low < 1e-5
-
-
-@pytest.mark.parametrize("given", [{"tol": 1e-9, "max_iter": 100_000}, {"max_iter": 3}], ids=["converged", "not"])
-def test_huber_and_its_scale(given):
-    estimator = fitted(HuberRegressor(alpha=0.5, **given), X, REAL)
-    report = suffice.certify(estimator, X, REAL)
-    fit = objective_of(estimator, REAL, np.ones(N))
-    fold = fit.fold(X)
-    exact = truth(fold.at(l1=0.0, l2=fit.l2), digits=20)
-    distance = float(exact.distance(estimator.coef_))
-    assert report.at_least <= distance <= report.radius <= 1.01 * distance + 1e-5
-    assert (report.relative < 1e-4) == ("tol" in given)
-    w, b = fold.coefficients(exact.rounded())
-    assert abs(b - estimator.intercept_) <= report.intercept_error + 1e-12
-    assert np.abs(X @ w + b - estimator.predict(X)).max() <= report.prediction_error + 1e-12
-    assert report.score_interval[0] <= -np.mean((X @ w + b - REAL) ** 2) <= report.score_interval[1]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes
-from sklearn.linear_model import ElasticNet, HuberRegressor, Lasso, LogisticRegression, Ridge
+from sklearn.linear_model import ElasticNet, GammaRegressor, Lasso, LogisticRegression, Ridge
 from sklearn.model_selection import cross_val_score
 
 from suffice.options import Options
@@ -50,7 +50,7 @@ def test_penalties_that_are_found_to_be_better_on_the_way_become_the_best():
 
 def test_what_cannot_be_certified_is_refused_before_anything_is_searched():
     with pytest.raises(TypeError, match="squared, logistic or Poisson"):
-        SufficeSearchCV(HuberRegressor(), {"l2": (1e-3, 1e1)}, cv=2, certify_global=0.01).fit(X, y)
+        SufficeSearchCV(GammaRegressor(), {"l2": (1e-3, 1e1)}, cv=2, certify_global=0.01).fit(X, y)
     with pytest.raises(ValueError, match="certify_global"):
         SufficeSearchCV(Ridge(), certify_global=-1.0).fit(X, y)
 

@@ -11,7 +11,7 @@ from suffice.models.families import POISSON
 from suffice.models.margin_losses import LOGISTIC, SQUARED, SQUARED_HINGE
 from suffice.sklearn import SufficeSearchCV
 from suffice.sklearn._structure import Structure
-from suffice.sklearn.folds import Concomitant, LinearFold, Softmax
+from suffice.sklearn.folds import LinearFold, Softmax
 from suffice.sklearn.penalties import Penalised
 from tests.search.test_derivatives import check
 
@@ -38,8 +38,6 @@ FOLDS = {
         "neg_mean_poisson_deviance",
     ),
     "squared hinge": (LinearFold(X, signs, SQUARED_HINGE, s, "column", 2.0), signs_val, "neg_squared_hinge"),
-    "Huber with its scale": (LinearFold(X, y, Concomitant(1.35), s, "free"), y_val, "neg_mean_squared_error"),
-    "Huber's scale alone": (LinearFold(X, y, Concomitant(1.35), s, "none"), y_val, "neg_mean_squared_error"),
 }
 
 

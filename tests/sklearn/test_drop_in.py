@@ -11,7 +11,6 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
 from sklearn.linear_model import (
     ElasticNet,
-    HuberRegressor,
     Lasso,
     LogisticRegression,
     Perceptron,
@@ -59,7 +58,6 @@ WORDS = [
     (ElasticNet(), "alpha", REAL),
     (Lasso(), "alpha", REAL),
     (Ridge(), "alpha", REAL),
-    (HuberRegressor(), "alpha", REAL),
     (PoissonRegressor(), "alpha", COUNTS),
 ]
 

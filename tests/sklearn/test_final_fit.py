@@ -12,7 +12,6 @@ from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import (
     ElasticNet,
-    HuberRegressor,
     Lasso,
     LogisticRegression,
     PoissonRegressor,
@@ -53,7 +52,6 @@ CASES = {
     "ridge": (Ridge(), REAL),
     "ridge, no intercept": (Ridge(fit_intercept=False), REAL),
     "counts": (PoissonRegressor(solver="newton-cholesky", **TIGHT), COUNTS),
-    "huber": (HuberRegressor(**TIGHT), REAL),
     "pipeline": (make_pipeline(StandardScaler(), LogisticRegression(**TIGHT)), TWO),
 }
 
@@ -86,7 +84,7 @@ def test_the_final_model_is_what_scikit_learn_would_fit_with_all_that_a_fit_leav
     assert search.coef_radius_ <= 1e-5 * np.linalg.norm(last(ours).coef_)
 
 
-@pytest.mark.parametrize("name", ["two classes", "three classes", "elastic net", "huber"])
+@pytest.mark.parametrize("name", ["two classes", "three classes", "elastic net"])
 def test_sample_weights_count_in_the_final_fit(name):
     estimator, y = CASES[name]
     weight = np.random.default_rng(1).integers(1, 5, len(y)).astype(float)

@@ -242,7 +242,7 @@ def test_what_a_model_cannot_be_is_named(estimator, message):
     [
         (TweedieRegressor(power=3), "not convex"),
         (TweedieRegressor(power=0, link="log"), "use link='auto'"),
-        (SGDRegressor(loss="huber"), "use HuberRegressor"),
+        (SGDRegressor(loss="huber"), "use QuantileRegressor"),
         (SGDClassifier(loss="hinge"), "use LinearSVC"),
         (MultiTaskLasso(), "y holds one: use Lasso"),
         (ElasticNetGLM("inverse_gaussian"), "'gamma' is nearest"),

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.compose import make_column_transformer
 from sklearn.decomposition import PCA
-from sklearn.linear_model import ElasticNet, HuberRegressor, LogisticRegression, Ridge
+from sklearn.linear_model import ElasticNet, LogisticRegression, Ridge
 from sklearn.metrics import get_scorer
 from sklearn.model_selection import KFold
 from sklearn.pipeline import make_pipeline
@@ -115,7 +115,6 @@ ESTIMATORS = {
     "logistic": (LogisticRegression(l1_ratio=0.5, solver="saga"), 2, "predict_proba"),
     "classes": (LogisticRegression(l1_ratio=0.5, solver="saga"), 3, "predict_proba"),
     "elastic-net": (ElasticNet(), 0, "predict"),
-    "huber": (HuberRegressor(), 0, "predict"),
     "svc": (LinearSVC(fit_intercept=False), 2, "decision_function"),
     "pipeline": (make_pipeline(StandardScaler(), LogisticRegression()), 2, "predict_proba"),
 }

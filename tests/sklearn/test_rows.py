@@ -8,10 +8,10 @@ from sklearn.base import clone
 from sklearn.linear_model import (
     ElasticNet,
     GammaRegressor,
-    HuberRegressor,
     Lasso,
     LogisticRegression,
     PoissonRegressor,
+    QuantileRegressor,
     Ridge,
     RidgeClassifier,
     SGDClassifier,
@@ -111,8 +111,8 @@ def test_a_report_is_made_of_what_the_rows_give():
 
 def test_what_does_not_stay_where_it_is_says_so():
     rows = RowBlocks.of(X)
-    with pytest.raises(ValueError, match=r"rows in blocks stay where they are, and HuberRegressor\(\) needs it"):
-        search(HuberRegressor()).fit(rows, y)
+    with pytest.raises(ValueError, match=r"rows in blocks stay where they are, and QuantileRegressor\(\) needs it"):
+        search(QuantileRegressor()).fit(rows, y)
     with pytest.raises(ValueError, match="steps before the estimator need it, but for StandardScaler"):
         search(make_pipeline(MinMaxScaler(), Ridge())).fit(rows, y)
     with pytest.raises(ValueError, match="folds that hold out every row once"):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.linear_model import ElasticNet, HuberRegressor, Lasso, LogisticRegression, PoissonRegressor, Ridge
+from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, PoissonRegressor, Ridge
 from sklearn.svm import LinearSVC
 
 from suffice.losses import LossAt
@@ -29,7 +29,6 @@ KNOWN = [
     (Ridge(), y),
     (Lasso(), y),
     (ElasticNet(fit_intercept=False), y),
-    (HuberRegressor(), y),
     (PoissonRegressor(), counts),
     (LinearSVC(), labels),
     (LogisticRegression(class_weight="balanced"), labels),

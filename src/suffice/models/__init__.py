@@ -3,7 +3,6 @@
 smooth          what an f has to offer; a user's own, and one with a ridge on top
 margin_losses   losses psi of a margin and a target; `families`: those of generalised linear models
 linear          sums over rows of a loss with K outputs, written once; `intercept`: one that is minimised out
-concomitant     Huber's regression with its scale minimised out, too
 multinomial     several classes; `targets`: several targets
 cox             proportional hazards
 jobs            what a block of rows contributes to all of these; `softmax_jobs`: with several classes

@@ -2,9 +2,8 @@ r"""Models that depend on w through the margins m = X w + o:
 
     f(w) = sum_i a_i psi(m_i, y_i) + (l2/2) ||w||^2,        sum_i a_i = 1   (a_i = 1/N without sample weights)
 
-and those from which an intercept, or more, is minimised out (`suffice.models.intercept`, `.concomitant`,
-`.multinomial`). With second derivatives in the margins of at most `curvature`, f is l2-strongly convex and its gradient
-is Lipschitz with
+and those from which intercepts are minimised out (`suffice.models.intercept`, `.multinomial`). With second derivatives
+in the margins of at most `curvature`, f is l2-strongly convex and its gradient is Lipschitz with
 
     L = curvature ||diag(a)^(1/2) X||_2^2 + l2.
 

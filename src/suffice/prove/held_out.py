@@ -5,8 +5,8 @@ r"""Losses of margins on held-out data, and how far the error of the weights can
 of one output or of K of them, W being K x d and m_i, b in R^K, with norms that are Frobenius' (`prove.scores`).
 
 Let ||w - w_hat|| <= R. If an intercept b is minimised out, the computed b is within S = S(R) of b(w_hat): B R + e, B =
-max ||x_j|| over training rows and e the error of b (`suffice.models.intercept`), or what an enclosure proves
-(`suffice.models.concomitant`, `.multinomial`); else S = 0. Margins move by d_i with |d_i| <= h_i = ||x_i|| R + S, and
+max ||x_j|| over training rows and e the error of b (`suffice.models.intercept`), or what `suffice.models.multinomial`
+proves; else S = 0. Margins move by d_i with |d_i| <= h_i = ||x_i|| R + S, and
 with |phi''| <= c the loss moves by at most the least of
 
     first order    share ( ||X^T (v phi'(m))|| R + |sum_i v_i phi'(m_i)| S + (1/2) sum_i v_i phi''-bound d_i^2 ),

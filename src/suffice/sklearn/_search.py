@@ -109,7 +109,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     Parameters
     ----------
     estimator : LogisticRegression, LinearSVC (squared hinge, two classes), ElasticNet, Lasso, Ridge (these three for
-        one or several targets), MultiTaskElasticNet, MultiTaskLasso, HuberRegressor, QuantileRegressor,
+        one or several targets), MultiTaskElasticNet, MultiTaskLasso, QuantileRegressor,
         PoissonRegressor, GammaRegressor, TweedieRegressor, RidgeClassifier, SGDClassifier, SGDRegressor, SVC, SVR,
         KernelRidge, our own ElasticNetGLM, estimators of skglm (see the guide), any
         estimator made known by `register_adapter`, or a Pipeline that ends in one; steps before it are fitted inside
@@ -128,7 +128,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     cv : as in scikit-learn.
     scoring : str, callable, list or dict, default None
         A smooth score: "neg_brier_score" or "neg_log_loss" (LogisticRegression), "neg_mean_squared_error" or "r2"
-        (ElasticNet, Lasso, Ridge, HuberRegressor), "neg_mean_poisson_deviance" (PoissonRegressor) and deviances of
+        (ElasticNet, Lasso, Ridge), "neg_mean_poisson_deviance" (PoissonRegressor) and deviances of
         other families; None: the first of them, for LinearSVC minus the squared hinge. Any other scorer, by name or
         callable, is reported only: the first smooth one is optimised in its place, with a warning. Of several, in a
         list or by names in a dictionary, the
@@ -206,7 +206,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
     score_interval_ : (low, high), in which the mean test score of exactly trained models is proven to lie there, for
         `optimised_scoring_`.
     l2_floor_ : float, the l2 that stands in for none with a pure l1 penalty where that may not be verified (more than
-        two classes, HuberRegressor) or was not (columns of which some add up to others: the one that proves the loss
+        two classes) or was not (columns of which some add up to others: the one that proves the loss
         and changes it least); the largest over folds, 0 otherwise.
     optimised_scoring_ : str; `surrogate_` : bool, whether it stands in for another one.
     cv_results_ : dict of arrays, one row per evaluation: the penalties, the score of every fold and their mean, what

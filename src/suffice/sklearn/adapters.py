@@ -19,7 +19,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from suffice.arrays import Array
 from suffice.losses import Loss
 from suffice.models.margin_losses import MarginLoss
-from suffice.sklearn.folds import Concomitant, Intercept, LinearFold, Softmax
+from suffice.sklearn.folds import Intercept, LinearFold, Softmax
 from suffice.solvers.problem import Composite
 from suffice.solvers.solution import Solution
 
@@ -140,7 +140,6 @@ SQUARES = ("neg_mean_squared_error", "r2")
 SCORES_OF = {
     "Squared": SQUARES,
     "Huber": SQUARES,
-    "Concomitant": SQUARES,
     "Logistic": ("neg_log_loss", "neg_brier_score"),
     "SquaredHinge": ("neg_squared_hinge",),
     "Poisson": ("neg_mean_poisson_deviance",),
@@ -160,7 +159,7 @@ class Objective:
     sample weights times class weights. The intercept is "free", "none", or a penalised "column" of `scaling`.
     """
 
-    psi: MarginLoss | Concomitant | None
+    psi: MarginLoss | None
     l1: float | Array
     l2: float | Array
     coef: Array
@@ -259,13 +258,14 @@ NEAREST = {
     "LinearRegression": "Ridge, which has a penalty to tune",
     "Perceptron": "LinearSVC",
     "NuSVC": "SVC, the same model with C in place of nu",
-    "LinearSVR": "SVR(kernel='linear') or HuberRegressor",
+    "LinearSVR": "SVR(kernel='linear') or QuantileRegressor",
     "NuSVR": "SVR, the same model with epsilon in place of nu",
     "GaussianProcessRegressor": "KernelRidge, which has the same mean",
     "BayesianRidge": "Ridge",
     "ARDRegression": "Ridge with groups_of_features",
-    "TheilSenRegressor": "HuberRegressor",
-    "RANSACRegressor": "HuberRegressor",
+    "HuberRegressor": "QuantileRegressor",
+    "TheilSenRegressor": "QuantileRegressor",
+    "RANSACRegressor": "QuantileRegressor",
     "LassoLarsIC": "Lasso",
     "OrthogonalMatchingPursuit": "Lasso",
     "WeightedLasso": "suffice.sklearn.ElasticNetGLM(penalty_factors=...)",

@@ -12,16 +12,15 @@ Three kinds of intercept b:
 - `none`:   b = 0;
 - `free`:   not penalised. For squares it is eliminated by centring X and y, which is exact but for the rounding of the
   centred data; for any other psi, for sparse X, and where X is to be taken as it is, it is minimised out
-  (`suffice.models.intercept`; for Huber's loss together with its scale, `suffice.models.concomitant`). It is never
-  penalised "a little";
+  (`suffice.models.intercept`). It is never penalised "a little";
 - `column`: a column of X like the others, constant and penalised: liblinear's.
 
 l2 = 0 leaves no strong convexity. A solution is proven where the data supply the curvature (`suffice.prove.verified`),
-which is so for nearly every pure l1 penalty; elsewhere nothing is. Huber's model with its scale, which cannot be
-verified, Cox's, and the multinomial, which has no single minimiser more often, are solved with l2 = FLOOR L in place of
-0, L the Lipschitz constant without penalties: what is tuned and certified is that elastic net. It moves the objective's
-minimum by at most (l2/2) ||w||^2, w any minimiser without it. Groups cannot be verified without an l2: for squares the
-least eigenvalue of X^T diag(a) X is their strong convexity; where that is 0, and for other families, FLOOR L stands in.
+which is so for nearly every pure l1 penalty; elsewhere nothing is. Cox's model, which cannot be verified, and the
+multinomial, which has no single minimiser more often, are solved with l2 = FLOOR L in place of 0, L the Lipschitz
+constant without penalties: what is tuned and certified is that elastic net. It moves the objective's minimum by at most
+(l2/2) ||w||^2, w any minimiser without it. Groups cannot be verified without an l2: for squares the least eigenvalue of
+X^T diag(a) X is their strong convexity; where that is 0, and for other families, FLOOR L stands in.
 
 An offset of squares is taken off the targets; for any other psi it is part of the margins (`suffice.models.linear`).
 """
@@ -33,12 +32,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, frozen, positive
 from suffice.lazy import cached_property
 from suffice.losses import PartialLikelihood
-from suffice.models.concomitant import ConcomitantHuber
 from suffice.models.cox import CoxModel
 from suffice.models.intercept import Intercepted
 from suffice.models.linear import LinearModel
@@ -308,26 +305,6 @@ class Pinball(OneMargin):
         x = np.zeros(fold.size)
         x[-1] = np.quantile(fold.y, self.q) if fold.kind == "column" else 0.0
         return fold.structure.l1_max(fold.unpenalised.gradient(x))
-
-
-@dataclass(frozen=True)
-class Concomitant(Learner):
-    """Huber's loss with its scale minimised out."""
-
-    epsilon: float
-
-    def model(self, fold: LinearFold, l2: float) -> ConcomitantHuber:
-        return ConcomitantHuber(fold.design, fold.y, self.epsilon, fold.minimised_out, l2)
-
-    def solver(self, fold: LinearFold) -> Any:
-        return "newton"
-
-    def outliers(self, fold: LinearFold, w: Array) -> tuple[float, npt.NDArray[np.bool_]]:
-        """The scale s at w, and which rows have residuals beyond epsilon s."""
-        model = self.model(fold, 0.0)
-        image = model.image(w)
-        b, s = model.scale(image)
-        return s, np.abs(image + b - fold.y) > model.epsilon * s
 
 
 @dataclass(frozen=True)

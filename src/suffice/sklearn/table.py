@@ -12,7 +12,6 @@ In our units (`suffice.sklearn.estimators`), N the sum of weights that a fit see
     RidgeClassifier(alpha)            Ridge with targets -1 and 1   l2 = alpha/N
     PoissonRegressor(alpha)           mean half deviance            l2 = alpha
     GammaRegressor, TweedieRegressor  the same, 1 <= power <= 2 with a log link, or power 0 with none
-    HuberRegressor(alpha, epsilon)    2 sum s_i sigma (1/2 + h)     l2 = alpha/N;         `suffice.models.concomitant`
     QuantileRegressor(alpha)          mean pinball loss + penalty   l1 = alpha;           smoothed, see below
     SGD*(alpha, l1_ratio)             1/n sum s_i psi + penalty     l1, l2 = alpha n/N times its shares
     skglm, celer: Lasso, ElasticNet   as scikit-learn's             l1_j = alpha weights_j
@@ -54,7 +53,7 @@ from suffice.sklearn.estimators import (
     by_liblinear,
     make_known,
 )
-from suffice.sklearn.folds import Concomitant, Intercept, SeveralTargets, Softmax
+from suffice.sklearn.folds import Intercept, SeveralTargets, Softmax
 from suffice.solvers.certificate import duality_gap
 
 BIAS = 1e-3  # of a smoothed quantile
@@ -69,11 +68,6 @@ GAP: Leaves = {
     "dual_gap_": lambda _, fold, found: duality_gap(found.problem, found.x, found.certificate.radius),  # type: ignore[arg-type]
 }
 GAP_OF_SEVERAL: Leaves = {**GAP, "eps_": lambda estimator, fold, found: estimator.tol}
-OF_HUBER: Leaves = {
-    **STEPS,
-    "scale_": lambda _, fold, found: fold.learner.outliers(fold, found.x)[0],
-    "outliers_": lambda _, fold, found: fold.learner.outliers(fold, found.x)[1],
-}
 SMOOTHING: Leaves = {**STEPS, "smoothing_bias_": lambda _, fold, found: fold.psi.bias}
 OF_SGD: Leaves = {**STEPS, "t_": lambda _, fold, found: 1.0}
 
@@ -84,12 +78,6 @@ LIBLINEAR: Puts = {"intercept_": lambda estimator, _: estimator.intercept_ if es
 
 
 # Losses of estimators
-
-
-def huber(estimator: Any) -> Concomitant:
-    if not estimator.epsilon > 1.0:
-        raise ValueError(f"HuberRegressor must have epsilon > 1 for its scale to exist, got {estimator.epsilon!r}")
-    return Concomitant(float(estimator.epsilon))
 
 
 def tweedie_loss(estimator: Any) -> Any:
@@ -125,7 +113,7 @@ def descent(estimator: Any) -> Any:
     flat = estimator.loss == "squared_hinge" and not estimator.fit_intercept
     known = {"log_loss": LOGISTIC, "squared_error": SQUARED} | ({"squared_hinge": SQUARED_HINGE} if flat else {})
     if estimator.loss not in known:
-        nearest = {"hinge": "LinearSVC", "squared_hinge": "LinearSVC", "huber": "HuberRegressor"}
+        nearest = {"hinge": "LinearSVC", "squared_hinge": "LinearSVC", "huber": "QuantileRegressor"}
         use = nearest.get(estimator.loss, "one with loss='log_loss' or 'squared_error'")
         raise ValueError(f"{type(estimator).__name__}(loss={estimator.loss!r}) is not supported: use {use}")
     return known[estimator.loss]
@@ -337,7 +325,6 @@ make_known(
     Regression(
         "sklearn.TweedieRegressor", "alpha fit_intercept link power", "solver", psi=tweedie_loss, scorings=(), **_GLM
     ),
-    Regression("sklearn.HuberRegressor", "alpha epsilon fit_intercept", "", SUM, psi=huber, leaves=OF_HUBER),
     QuantileRow(
         "sklearn.QuantileRegressor", "alpha fit_intercept quantile", "solver solver_options", share=1.0,
         psi=quantile, scorings=("neg_mean_pinball_loss",), leaves=SMOOTHING, use="tuned",

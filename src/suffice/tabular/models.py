@@ -43,10 +43,6 @@ MODELS = {
     ),
     "lasso": NamedModel("regression", "linear regression, l1 penalty", "Lasso", {"max_iter": 50_000}, ("l1",)),
     "ridge": NamedModel("regression", "linear regression, l2 penalty", "Ridge", {}, ("l2",)),
-    "huber": NamedModel(
-        "regression", "Huber's regression, which outliers cannot pull far, l2 penalty", "HuberRegressor",
-        {"max_iter": 10_000}, ("l2",),
-    ),
     "poisson": NamedModel(
         "regression", "Poisson regression of counts, l2 penalty", "PoissonRegressor", {"max_iter": 1000}, ("l2",), _LOG,
     ),

@@ -40,7 +40,6 @@ TAKEN = (
 )  # fmt: skip
 NOT_HERE = {
     "svm": "the intercept of its loss cannot be minimised out",
-    "huber": "its scale depends on all residuals at once",
     "cox": "its rows depend on each other",
 }  # why these models are not for a cluster
 
