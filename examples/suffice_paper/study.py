@@ -44,7 +44,7 @@ from suffice.rows.design import Design
 from suffice.search.bilevel import BilevelProblem
 from suffice.search.tune import Tuner
 from suffice.solvers.certificate import Rule
-from suffice.solvers.momentum import rate
+from suffice.solvers.fista import rate
 from suffice.solvers.problem import Composite
 from suffice.solvers.solver import iterate, solve
 from suffice.space import Space

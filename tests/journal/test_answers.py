@@ -39,8 +39,7 @@ from suffice import journal as journals
 from suffice.journal.answers import FORMAT, request_key
 from suffice.journal.lines import PREFIX, line_of
 from suffice.rows.design import Design
-from suffice.solvers.fista import AdaptiveFista
-from suffice.solvers.momentum import FistaState
+from suffice.solvers.fista import AdaptiveFista, FistaState
 
 SOURCE = str(Path(suffice.__file__).parents[1])
 START = {"l1": 0.5, "l2": 1.0}

@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as arrays
 from suffice import Certificate, Evaluation, Options, Outcome, Solution, problems, solve
 from suffice.journal.codec import SolverState, decode, encode, light
 from suffice.solvers.certificate import Evidence, left_out
-from suffice.solvers.momentum import FistaState
+from suffice.solvers.fista import FistaState
 from suffice.solvers.solver import SOLVERS, SPECIAL
 
 

@@ -10,8 +10,7 @@ import scipy.sparse as sp
 from suffice import Composite, iterate, solve
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic
 from suffice.rows.memory import InMemory
-from suffice.solvers.fista import AdaptiveFista, Fista
-from suffice.solvers.momentum import momentum, rate
+from suffice.solvers.fista import AdaptiveFista, Fista, momentum, rate
 from tests.reference import LOSSES, TERMS, GroupNorms, OwnSmooth, Quadratic, minimise, norm, random_case
 
 rng = np.random.default_rng(4)

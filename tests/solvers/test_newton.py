@@ -20,9 +20,9 @@ from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic, El
 from suffice.rows.design import Design
 from suffice.solvers import auto, hessian
 from suffice.solvers import solver as solver_module
+from suffice.solvers.fista import FistaState
 from suffice.solvers.hessian import sample_rows
 from suffice.solvers.minimise import from_face_to_face, minimise_model
-from suffice.solvers.momentum import FistaState
 from suffice.solvers.newton import NewtonState
 from suffice.solvers.quadratic import Matrix
 from suffice.terms import L1, SQUARED, Fused, LinearModel, Zero

@@ -14,8 +14,8 @@ from suffice.penalties.prox import L1, Zero
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic, ElasticNetPoisson
 from suffice.rows.design import Design
 from suffice.solvers import auto, minimise, newton, quadratic
+from suffice.solvers.fista import FistaState
 from suffice.solvers.many import solve_each
-from suffice.solvers.momentum import FistaState
 from suffice.solvers.newton import NewtonState
 from suffice.solvers.solution import Ask
 from suffice.terms import LOGISTIC

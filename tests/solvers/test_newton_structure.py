@@ -14,7 +14,7 @@ from suffice.models.linear import LinearModel
 from suffice.models.smooth import Ridged
 from suffice.rows.design import Design
 from suffice.solvers.auto import Auto
-from suffice.solvers.momentum import FistaState
+from suffice.solvers.fista import FistaState
 from suffice.solvers.newton import NewtonState
 from suffice.solvers.problem import Composite
 from suffice.solvers.solver import iterate

@@ -39,7 +39,7 @@ DENSE_SIZE = 1024
 @dataclass(frozen=True)
 class VariationState:
     x: Array
-    dual: Pixels | None = None  # w, as differences are
+    dual: Array | None = None  # w, a row for every axis
     gradient: Array | None = field(default=None, metadata=RECOMPUTED)
     evidence: Evidence | None = field(default=None, metadata=RECOMPUTED)
 
@@ -73,7 +73,7 @@ class NewtonTV:
         assert isinstance(f, Variation)
         g = f.gradient(x) if state.gradient is None else state.gradient
         d, eta = f.slopes(f.pixels(x))
-        w = np.zeros_like(d) if state.dual is None else state.dual
+        w = np.zeros_like(d) if state.dual is None else state.dual.view(d.dtype).reshape(d.shape)
         s = _solver(f, d, eta, w)(-g)
         found = search(problem, Evidence(x, NO_IMAGE, g), x + s, NO_IMAGE)
         x_new = found.x if found.t > 0.0 else x - g / problem.L
@@ -81,7 +81,7 @@ class NewtonTV:
         w_new = (d + d_change) / eta - w * inner(d, d_change) / eta**2
         w_new /= np.maximum(np.sqrt(inner(w_new, w_new)), 1.0)
         gradient = f.gradient(x_new) if found.gradient is None or found.t == 0.0 else found.gradient
-        return VariationState(x_new, w_new, gradient, Evidence(x_new, NO_IMAGE, gradient))
+        return VariationState(x_new, as_rows(w_new), gradient, Evidence(x_new, NO_IMAGE, gradient))
 
 
 def has_factor(f: Variation) -> bool:

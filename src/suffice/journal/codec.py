@@ -23,7 +23,7 @@ from suffice.imaging.newton_tv import VariationState
 from suffice.options import Options
 from suffice.result import Record
 from suffice.solvers.certificate import Certificate, left_out
-from suffice.solvers.momentum import FistaState
+from suffice.solvers.fista import FistaState
 from suffice.solvers.newton import NewtonState
 from suffice.solvers.solution import Outcome, Solution
 

@@ -4,7 +4,7 @@
 - `solver`, `many`: the loop for one problem, and for several at a time; `auto` chooses the method
 - `newton`: prox-Newton; its Hessians (`hessian`, `softmax_product`) in their forms (`quadratic`), the minimiser of a
   step's model (`minimise`), and the `line_search`
-- `fista`: FISTA and gradient descent, with the formulas that batches share (`momentum`); `screening`: proven zeros
+- `fista`: FISTA and gradient descent
 - `sensitivity`: how minimisers move with parameters
 - `unproven`: minimisers for many penalties in a row, without proofs
 """

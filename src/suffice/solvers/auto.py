@@ -31,9 +31,8 @@ from suffice.models.cox import CoxModel
 from suffice.models.multinomial import Multinomial
 from suffice.penalties.prox import Lasso
 from suffice.rows.design import largest_matrix
-from suffice.solvers.fista import AdaptiveFista
+from suffice.solvers.fista import AdaptiveFista, FistaState
 from suffice.solvers.hessian import OfRows, entries, hessians_of
-from suffice.solvers.momentum import FistaState
 from suffice.solvers.newton import PATIENCE, Newton, NewtonState
 from suffice.solvers.problem import Canonical
 

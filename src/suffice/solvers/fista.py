@@ -27,22 +27,46 @@ combination of images as z is of points.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from suffice.arrays import EPS, Array, norm
 from suffice.models.linear import CARRIED
-from suffice.solvers.certificate import Evidence
-from suffice.solvers.momentum import (
-    FistaState,
-    carried_size,
-    contraction,
-    descended,
-    majorised_contraction,
-    momentum,
-    rate,
-)
+from suffice.solvers.certificate import RECOMPUTED, Evidence
 from suffice.solvers.problem import Canonical, lacks_constants
+
+
+@dataclass(frozen=True)
+class FistaState:
+    """Images are the adaptive method's, and None in a state that comes from a file: the next step computes them."""
+
+    x: Array
+    previous: Array
+    t: float
+    k: int
+    image: Array | None = field(default=None, metadata=RECOMPUTED)
+    previous_image: Array | None = field(default=None, metadata=RECOMPUTED)
+    evidence: Evidence | None = field(default=None, metadata=RECOMPUTED)
+    tau: float = 0.0  # the adaptive method's step length to try next, the one taken last,
+    taken: float = 0.0
+    failed: bool = False  # and whether the last one tried was too long
+
+
+def momentum(t: float, q: float = 0.0, q_next: float | None = None) -> tuple[float, float]:
+    """(t_{k+1}, beta) from t_k; q_next is q where it is not given. For q -> 1 the step itself solves the problem and
+    beta is void."""
+    ratio, q_next = (1.0, q) if q_next is None else (q / q_next, q_next)
+    a = 1.0 - q * t * t
+    t_next = 0.5 * (a + math.sqrt(a * a + 4.0 * ratio * t * t))
+    rest = 1.0 - q_next
+    return t_next, (t - 1.0) * (1.0 - q_next * t_next) / (t_next * rest) if rest >= 1e-12 else 0.0
+
+
+def rate(kappa: float, k: int) -> float:
+    """The a-priori bound of ||x^k - x_hat|| / ||x^0 - x_hat|| for FISTA with step 1/L (not of its square)."""
+    root = 1.0 / math.sqrt(kappa)
+    return math.sqrt(max(1.0 - root, 0.0) ** k * kappa * (1.0 + root))
 
 
 @dataclass(frozen=True)
@@ -50,7 +74,6 @@ class Fista:
     """The method with tau = 1/L, as in the paper."""
 
     name: str = "fista"
-    adaptive: ClassVar[bool] = False
     accelerated: ClassVar[bool] = True
 
     def takes(self, problem: Canonical) -> str | None:
@@ -65,7 +88,7 @@ class Fista:
 
     def contraction(self, problem: Canonical) -> float:
         """c of `suffice.solvers.certificate`."""
-        return contraction(self.length(problem) * problem.mu)
+        return min(1.0 - self.length(problem) * problem.mu + 4.0 * EPS, 1.0)
 
     def rate(self, problem: Canonical, k: int) -> float:
         """||x^k - x_hat|| <= rate(k) ||x^0 - x_hat||."""
@@ -78,7 +101,7 @@ class Fista:
             z = _extrapolated(state, beta)
         z_image = problem.f.image(z)
         z_gradient = problem.f.gradient_at(z, z_image)
-        x = problem.g.prox(descended(z, tau, z_gradient), tau)
+        x = problem.g.prox(_descended(z, tau, z_gradient), tau)
         a_priori = self.rate(problem, state.k + 1)
         evidence = Evidence(z, z_image, z_gradient, tau, self.contraction(problem), problem.L, a_priori)
         return FistaState(x, state.x, t, state.k + 1, evidence=evidence)
@@ -110,7 +133,6 @@ class AdaptiveFista:
     name: str = "fista_adaptive"
     grow: float = 1.08
     shrink: float = 0.5
-    adaptive: ClassVar[bool] = True
 
     def takes(self, problem: Canonical) -> str | None:
         return lacks_constants(problem)
@@ -129,17 +151,19 @@ class AdaptiveFista:
         if previous is None:
             previous = image if state.k == 0 else problem.f.image(state.previous)
         z, z_image = _extrapolated(state, beta), image + beta * (image - previous)
-        if carried_size(state.x, z) > CARRIED * norm(z):  # a z that is much shorter than what it was made of
+        # Of images of x and x' it errs by no more than a product with a vector of (1 + beta) ||x|| + beta ||x'||.
+        if 3.0 * norm(state.x) + norm(z - state.x) > CARRIED * norm(z):  # z is much shorter than what it was made of
             z_image = problem.f.image(z)
         z_gradient = problem.f.gradient_at(z, z_image)
-        x = problem.g.prox(descended(z, tau, z_gradient), tau)
+        x = problem.g.prox(_descended(z, tau, z_gradient), tau)
         x_image = problem.f.image(x)
         M = min(problem.f.majoriser(z, z_image, x, x_image), problem.L)
         if tau * M > 1.0 + 4.0 * EPS:
             # Not made: the point stays, with the proof it had.
             shorter = max(min(self.shrink * tau, 0.95 / M), 1.0 / problem.L)
             return replace(state, tau=shorter, failed=True, image=image, previous_image=previous)
-        evidence = Evidence(z, z_image, z_gradient, tau, majorised_contraction(q), 1.0 / tau)
+        contraction = math.sqrt((max(1.0 - q, 0.0) + 8.0 * EPS) / (1.0 + q))
+        evidence = Evidence(z, z_image, z_gradient, tau, contraction, 1.0 / tau)
         return FistaState(x, state.x, t, state.k + 1, x_image, image, evidence, tau, tau)
 
 
@@ -151,3 +175,10 @@ def _extrapolated(state: FistaState, beta: float) -> Array:
     z *= beta
     z += state.x
     return z
+
+
+def _descended(z: Array, tau: float, gradient: Array) -> Array:
+    """z - tau gradient, with one array made."""
+    x = gradient * -tau
+    x += z
+    return x

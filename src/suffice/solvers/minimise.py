@@ -24,7 +24,7 @@ import numpy as np
 
 from suffice.arrays import EPS, Array, norm
 from suffice.penalties.prox import Lasso, Mask, Separable, Structured, l1_least_subgradient, soft
-from suffice.solvers.momentum import momentum
+from suffice.solvers.fista import momentum
 from suffice.solvers.quadratic import Matrix, Quadratic
 
 MODEL_TOLERANCE = 0.2  # by which a minimiser of q shortens its least subgradient;
