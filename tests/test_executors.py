@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
@@ -391,3 +393,39 @@ def test_executors_are_found():
 def test_a_problem_that_cannot_travel_is_told():
     with pytest.raises(OracleError, match="cannot be sent to another process"):
         run(bilevel(Processes(1), trouble=(i for i in range(3))))
+
+
+PARENT = """
+import os, sys, time
+from suffice.executors import Processes
+
+class Sleeps:
+    def solve(self, task):
+        print(os.getpid(), flush=True)
+        time.sleep(300.0)
+
+    def complaint(self, task, answer):
+        return None
+
+Processes(2).map(Sleeps(), [0, 1])
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are asked after in /proc")
+def test_workers_end_when_their_parent_is_killed():
+    with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True) as parent:
+        workers = [int(parent.stdout.readline()) for _ in range(2)]
+        parent.kill()
+        limit = time.monotonic() + 60.0
+        while any(map(alive, workers)):
+            assert time.monotonic() < limit, "a worker has outlived its parent by a minute"
+            time.sleep(0.1)
+
+
+def alive(process):
+    """Whether there is such a process that has not ended; one that nobody has waited for is as good as gone."""
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor, wait
@@ -141,7 +143,19 @@ class Processes(Futures):
 def _started(workers: int, waited_for: bool) -> Any:
     from joblib.externals.loky import ProcessPoolExecutor
 
-    pool = ProcessPoolExecutor(workers)
+    pool = ProcessPoolExecutor(workers, initializer=_end_with, initargs=(os.getpid(),))
     if waited_for:  # a deadline's clock does not run while processes start
         wait([pool.submit(os.getpid) for _ in range(workers)])
     return pool
+
+
+def _end_with(parent: int) -> None:
+    """This worker ends when its parent is gone, killed perhaps: nobody would tell it."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    if os.name == "posix":  # elsewhere a process keeps the number of a parent that has ended
+        threading.Thread(target=watch, daemon=True).start()
