@@ -39,7 +39,7 @@ from suffice.protocols import Closing
 from suffice.prove.held_out import error_of_moved
 from suffice.rows.gram import as_array, fits_array
 from suffice.rows.rounding import gamma as gamma_n
-from suffice.sklearn._words import ends, without_step
+from suffice.sklearn.penalties import ends, without_step
 from suffice.sklearn.scores import SCORES
 from suffice.solvers.certificate import Certificate
 from suffice.solvers.solution import Outcome, Solution

@@ -28,10 +28,9 @@ from suffice.rows.given import counted, here, indexed, numbered
 from suffice.sklearn._final_fit import between, fitted_weights, solved
 from suffice.sklearn._preparation import in_place
 from suffice.sklearn._target import fitted_inside, inside, transforms_target, wrapped
-from suffice.sklearn._words import in_strength, strength
 from suffice.sklearn.adapters import find_adapter
 from suffice.sklearn.measures import Predicted, compared_measures
-from suffice.sklearn.penalties import FeatureGroups, kind_of, split_pipeline
+from suffice.sklearn.penalties import FeatureGroups, in_strength, kind_of, split_pipeline, strength
 from suffice.sklearn.scores import score_of
 from suffice.sklearn.splits import SearchData, Split
 from suffice.solvers.solution import Solution

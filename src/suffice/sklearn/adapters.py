@@ -202,6 +202,11 @@ def name_of(kind: type) -> str:
     return f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}"
 
 
+def by_liblinear(estimator: Any) -> bool:
+    """Whether liblinear fits it, which takes the intercept for a feature."""
+    return hasattr(estimator, "intercept_scaling") and getattr(estimator, "solver", "liblinear") == "liblinear"
+
+
 def _check_class(estimator_class: Any) -> None:
     if not isinstance(estimator_class, type):
         raise TypeError(f"estimator_class must be a class, got {estimator_class!r}")

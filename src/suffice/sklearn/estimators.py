@@ -27,7 +27,7 @@ from suffice.models.margin_losses import LOGISTIC, SQUARED, Kinked, Squared
 from suffice.rows.gram import as_array
 from suffice.sklearn import adapters
 from suffice.sklearn._structure import Structure
-from suffice.sklearn.adapters import SCORES_OF, SQUARES, Adapter, Fold, Objective, refuse
+from suffice.sklearn.adapters import SCORES_OF, SQUARES, Adapter, Fold, Objective, by_liblinear, refuse
 from suffice.sklearn.folds import Intercept, Learner, LinearFold, SeveralTargets
 from suffice.solvers.solution import Solution
 
@@ -212,11 +212,6 @@ class LinearEstimator(Adapter):
         flat = isinstance(psi, Kinked) and self.kind(estimator) == "free"
         refuse(flat, "a loss that is flat in places leaves the intercept open")
         return psi
-
-
-def by_liblinear(estimator: Any) -> bool:
-    """Whether liblinear fits it, which takes the intercept for a feature."""
-    return hasattr(estimator, "intercept_scaling") and getattr(estimator, "solver", "liblinear") == "liblinear"
 
 
 def _chosen(estimator: Any, word: str) -> float:

@@ -1,4 +1,17 @@
-"""Which penalties are searched, what they mean for every column, and how those that are not named follow.
+r"""Which penalties are searched, what they mean for every column, and how those that are not named follow.
+
+A range is its two ends: those of a pair, the least and the largest entry of a list or an array (`np.logspace(-5, 1,
+7)`), the support of a distribution (`scipy.stats.loguniform`). In scikit-learn's words the strength of a penalty, C or
+alpha, is a power of  s = l1 + l2,  w = k s  or  w = k / s,  with a k that the adapter's `params` tells (it depends on
+the number of samples). With r the share of l1, l1 = r s and l2 = (1 - r) s:
+
+- the strength alone, r that of the estimator: one penalty is searched, the other follows;
+- the strength in [s0, s1] and l1_ratio in [r0, r1]: both are, over the smallest box that holds all of these,
+
+      l1 in [r0 s0, r1 s1],    l2 in [(1 - r1) s0, (1 - r0) s1],
+
+  of which some corners lie a little outside the ranges in scikit-learn's words. An end 0 becomes LEAST s0: as good as
+  none.
 
 `groups_of_features` maps names of groups to columns: names, numbers, a slice, a mask, or a function of the list of all
 names that returns a mask. Columns in no group form the group `others`. They are the columns of X if every step of a
@@ -17,13 +30,11 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.pipeline import Pipeline
-from sklearn.svm import LinearSVC
 
 from suffice.arrays import Array
 from suffice.evaluation import Evaluation
 from suffice.sklearn._target import inside, transforms_target
-from suffice.sklearn._words import ends, in_penalties, strength, without_step
-from suffice.sklearn.adapters import Adapter, Fold
+from suffice.sklearn.adapters import Adapter, Fold, by_liblinear
 from suffice.sklearn.folds import FLOOR, LinearFold
 from suffice.solvers.problem import Composite
 from suffice.space import Space
@@ -39,6 +50,7 @@ NARROWER = {"l1": (1e-6, 1.1), "l2": (1e-7, 1e2)}
 # cannot be verified (columns of which some add up to others, above all).
 RIDGES = (1e-13, 1e-11, 1e-9, 1e-7)
 WIDER = 2.0  # decades
+LEAST = 1e-3  # of the strength: what an end 0 of a range of l1_ratio stands for
 LARGEST = 1e100  # of them: other data are searched over the usual range
 
 
@@ -62,17 +74,13 @@ class Penalised:
         """(share of l1, share of l2) of every parameter, for a global certificate; groups have none."""
         if self.groups or not set(names) <= set(PENALTIES):
             return {}
-        units = [{one: float(one == name) for one in names} for name in names]
-        each = [penalties(unit, self.ratio) for unit in units]
-        return {name: (both["l1"], both["l2"]) for name, both in zip(names, each, strict=True)}
+        return {name: self._both({one: float(one == name) for one in names}) for name in names}
 
     def _both(self, params: Mapping[str, float]) -> tuple[Any, Any]:
         """l1 and l2 of these parameters: numbers, or arrays of one per column."""
-        if not self.groups:
-            both = penalties(params, self.ratio)
-            return both["l1"], both["l2"]
-        each = group_penalties(params, self.ratio, self.groups)
-        return each["l1"][self.group], each["l2"][self.group]
+        each = group_penalties(params, self.ratio, self.groups or ("",))
+        l1, l2 = ([own[kind] for own in each] for kind in PENALTIES)
+        return (np.array(l1)[self.group], np.array(l2)[self.group]) if self.groups else (l1[0], l2[0])
 
     def at(self, **params: float) -> Composite:
         (l1, l2), least = self._both(params), self.ridge * self.fold.l2_floor / FLOOR
@@ -83,15 +91,10 @@ class Penalised:
         of somebody's own, which may penalise what it likes."""
         if not (isinstance(self.fold, LinearFold) and self.fold.learner.differentiable):
             return None
-        return self._columns(np.sign(x), x, params)
-
-    def _columns(self, signs: Array, x: Array, params: Mapping[str, float]) -> Array:
-        assert isinstance(self.fold, LinearFold)
         columns = []
         for name in params:  # penalties are linear in the parameters
-            unit = {other: float(other == name) for other in params}
-            l1, l2 = (self.fold.of_weights(one) for one in self._both(unit))
-            columns.append(np.where(l1 == 0.0, 0.0, l1 * signs) + l2 * x)
+            l1, l2 = map(self.fold.of_weights, self._both({other: float(other == name) for other in params}))
+            columns.append(np.where(l1 == 0.0, 0.0, l1 * np.sign(x)) + l2 * x)
         return np.column_stack(columns)
 
 
@@ -105,15 +108,13 @@ def penalties(params: Mapping[str, float], ratio: float) -> dict[str, float]:
     return {"l1": value * ratio / (1.0 - ratio) if ratio < 1.0 else 0.0, "l2": value}
 
 
-def group_penalties(params: Mapping[str, float], ratio: float, groups: tuple[str, ...]) -> dict[str, Array]:
+def group_penalties(params: Mapping[str, float], ratio: float, groups: tuple[str, ...]) -> list[dict[str, float]]:
     """l1 and l2 of every group: its own, else that of all groups, else what follows from its other one."""
-
-    def of(group: str) -> dict[str, float]:
+    found = []
+    for group in groups:
         names = [(kind, name) for kind in PENALTIES for name in (kind, f"{kind}_{group}") if name in params]
-        return penalties({kind: params[name] for kind, name in names}, ratio)
-
-    each = [of(group) for group in groups]
-    return {kind: np.array([own[kind] for own in each]) for kind in PENALTIES}
+        found.append(penalties({kind: params[name] for kind, name in names}, ratio))
+    return found
 
 
 # Groups of features
@@ -123,32 +124,10 @@ OTHERS = "others"
 Indices = npt.NDArray[np.intp]
 
 
-def check_groups(groups: Any) -> None:
-    """Whether these are groups at all; which columns they mean is seen from data."""
-    if not isinstance(groups, Mapping) or not groups:
-        raise ValueError(f"groups_of_features must be a dictionary of groups to columns, got {groups!r}")
-    for name in groups:
-        if not isinstance(name, str) or not name or name == OTHERS:
-            raise ValueError(f"a group must be named by a word other than {OTHERS!r}, got {name!r}")
-
-
 def keeps_columns(before: Any) -> bool:
     """Whether all steps of a pipeline put out one column for each of their own."""
     steps = [] if before is None else [step for _, step in before.steps]
     return all(step is None or step == "passthrough" or isinstance(step, OneToOneFeatureMixin) for step in steps)
-
-
-def names_out(before: Any, names_in: Any, count: int) -> list[str]:
-    """The names of the columns that the estimator sees; `before` is fitted."""
-    if keeps_columns(before):
-        return [str(name) for name in (range(count) if names_in is None else names_in)]
-    try:
-        return [str(name) for name in before.get_feature_names_out()]
-    except (AttributeError, ValueError) as error:
-        raise ValueError(
-            "groups_of_features needs steps that keep columns one to one or give their names by "
-            f"get_feature_names_out, and these do not: {error}"
-        ) from error
 
 
 def group_of_columns(groups: Mapping[str, Any], names: list[str]) -> tuple[tuple[str, ...], Indices]:
@@ -169,31 +148,22 @@ def group_of_columns(groups: Mapping[str, Any], names: list[str]) -> tuple[tuple
 
 def _columns(group: str, selection: Any, names: list[str]) -> Indices:
     where = f"groups_of_features[{group!r}]"
-    if callable(selection):
-        selection = np.asarray(selection(names), dtype=bool)
-    if isinstance(selection, slice):
-        columns: Indices = np.arange(len(names))[selection]
-    else:
-        values = np.atleast_1d(np.asarray([selection] if isinstance(selection, str) else selection))
-        if values.dtype.kind in "US" or values.dtype.kind == "O":
-            missing = [str(name) for name in values if str(name) not in names]
-            if missing:
-                raise ValueError(
-                    f"{where} names {missing[0]!r}, which is not a column: they are {', '.join(names[:20])}"
-                )
-            columns = np.array([names.index(str(name)) for name in values], dtype=np.intp)
-        elif values.dtype.kind == "b":
-            if values.shape != (len(names),):
-                raise ValueError(f"{where} must be a mask of {len(names)} columns, got shape {values.shape}")
-            columns = np.flatnonzero(values)
-        elif values.dtype.kind in "iu" and values.ndim == 1:
-            if ((values < 0) | (values >= len(names))).any():
-                raise ValueError(f"{where} must hold numbers from 0 to {len(names) - 1}, got {selection!r}")
-            columns = values.astype(np.intp)
-        else:
-            raise ValueError(f"{where} must be names, numbers, a slice or a mask of columns, got {selection!r}")
-    if len(columns) == 0:
-        raise ValueError(f"{where} holds no column")
+    selection = selection(names) if callable(selection) else selection
+    given = selection if isinstance(selection, slice) else np.atleast_1d(np.asarray(selection))
+    if not isinstance(given, slice) and given.dtype.kind in "UO":
+        missing = [str(name) for name in given if str(name) not in names]
+        if missing:
+            raise ValueError(f"{where} names {missing[0]!r}, which is not a column: they are {', '.join(names[:20])}")
+        given = np.array([names.index(str(name)) for name in given])
+    try:
+        columns: Indices = np.arange(len(names))[given]
+    except IndexError as error:
+        raise ValueError(
+            f"{where} must be names, numbers from 0 to {len(names) - 1}, a slice or a mask of {len(names)} columns, "
+            f"got {selection!r}"
+        ) from error
+    if columns.ndim != 1 or len(columns) == 0:
+        raise ValueError(f"{where} holds no column, got {selection!r}")
     return columns
 
 
@@ -207,25 +177,37 @@ class FeatureGroups:
 
     @classmethod
     def of(cls, search: Any) -> FeatureGroups:
-        check_groups(search.groups_of_features)
-        selections, names_in = search.groups_of_features, getattr(search, "feature_names_in_", None)
+        groups, names_in = search.groups_of_features, getattr(search, "feature_names_in_", None)
+        if not isinstance(groups, Mapping) or not groups:
+            raise ValueError(f"groups_of_features must be a dictionary of groups to columns, got {groups!r}")
+        for name in groups:
+            if not isinstance(name, str) or not name or name == OTHERS:
+                raise ValueError(f"a group must be named by a word other than {OTHERS!r}, got {name!r}")
         final, before = split_pipeline(search.estimator)
-        if getattr(final, "fit_intercept", False) and (
-            isinstance(final, LinearSVC) or getattr(final, "solver", "") == "liblinear"
-        ):
+        if getattr(final, "fit_intercept", False) and by_liblinear(final):
             raise ValueError(
                 f"groups_of_features leaves no penalty for the intercept of {type(final).__name__}, which liblinear "
                 "takes for a feature: set fit_intercept=False"
             )
+        unnamed = cls(groups, tuple(groups), names_in)
+        if not keeps_columns(before):  # which columns there are is seen in every fold
+            return unnamed
+        return replace(unnamed, names=group_of_columns(groups, unnamed._names(before, search.n_features_in_))[0])
+
+    def _names(self, before: Any, count: int) -> list[str]:
+        """The names of the columns that the estimator sees; `before` is fitted, if it does not keep columns."""
         if keeps_columns(before):
-            count = search.n_features_in_
-            names, _ = group_of_columns(selections, names_out(before, names_in, count))
-        else:  # which columns there are is seen in every fold
-            names = tuple(selections)
-        return cls(selections, names, names_in)
+            return [str(name) for name in (range(count) if self.names_in is None else self.names_in)]
+        try:
+            return [str(name) for name in before.get_feature_names_out()]
+        except (AttributeError, ValueError) as error:
+            raise ValueError(
+                "groups_of_features needs steps that keep columns one to one or give their names by "
+                f"get_feature_names_out, and these do not: {error}"
+            ) from error
 
     def of_columns(self, before: Any, count: int) -> Any:
-        names, group = group_of_columns(self.selections, names_out(before, self.names_in, count))
+        names, group = group_of_columns(self.selections, self._names(before, count))
         if names != self.names:
             raise ValueError(
                 f"groups_of_features must name all columns that the steps before the estimator put out: they have "
@@ -318,14 +300,90 @@ class PenaltySpace:
         params = self.space.params(evaluation.point)
         if not self.groups:
             return penalties(params, self.ratio)
-        both = group_penalties(params, self.ratio, self.groups)
-        return {f"{kind}_{g}": float(both[kind][i]) for kind in PENALTIES for i, g in enumerate(self.groups)}
+        each = group_penalties(params, self.ratio, self.groups)
+        return {f"{kind}_{g}": own[kind] for kind in PENALTIES for g, own in zip(self.groups, each, strict=True)}
 
     def words(self, adapter: Adapter, estimator: Any, evaluation: Evaluation, total: float) -> dict[str, float]:
         """The parameters of a fit with weights that sum to `total`, in the estimator's words; the penalties themselves
         for groups, which it has no words for."""
         both = self.penalties(evaluation)
         return both if self.groups else adapter.params(estimator, both["l1"], both["l2"], total, self.names)
+
+
+# Words
+
+
+def ends(value: Any, name: str) -> Any:
+    """(lower, upper) of whatever gives a range."""
+    if isinstance(value, tuple) and len(value) == 3 and isinstance(value[2], str):
+        return value  # with a scale of its own, for `suffice.Space`
+    if callable(getattr(value, "support", None)):
+        value = value.support()
+    try:
+        numbers = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        numbers = np.array(math.nan)
+    if numbers.ndim != 1 or len(numbers) < 2 or not np.isfinite(numbers).all() or not numbers.min() < numbers.max():
+        raise ValueError(
+            f"space[{name!r}] must be a range, (lower, upper), or a list or an array of at least two different values, "
+            f"got {value!r}"
+        )
+    if isinstance(value, tuple) and len(value) == 2 and not numbers[0] < numbers[1]:
+        raise ValueError(f"space[{name!r}] must satisfy lower < upper, got {value!r}")
+    return float(numbers.min()), float(numbers.max())
+
+
+def without_step(space: Mapping[str, Any], step: str) -> dict[str, Any]:
+    """The space with names as the linear estimator has them: `clf__C` is `C` if `clf__` leads to it."""
+    found = {}
+    for name, value in space.items():
+        plain = name.removeprefix(step) if isinstance(name, str) else name
+        if isinstance(plain, str) and "__" in plain and not plain.startswith(("l1_", "l2_")):
+            leads = f"{step}{plain.rpartition('__')[2]}" if step else plain.rpartition("__")[2]
+            raise ValueError(f"space names {name!r}, which is no parameter of the linear estimator: {leads!r} may be")
+        if plain in found:
+            raise ValueError(f"space names {plain!r} twice")
+        found[plain] = value
+    return found
+
+
+def in_penalties(space: Mapping[str, Any], estimator: Any, adapter: Any, ratio: float, total: float) -> dict[str, Any]:
+    """The space in l1 and l2; one that has l1 and l2 already is returned as it is."""
+    word = strength(estimator, adapter, ratio)
+    if set(space) <= set(PENALTIES) or not {word, "l1_ratio"} & set(space):
+        return dict(space)
+    mixes = "l1_ratio" in adapter.params(estimator, 0.5, 0.5, 1.0, PENALTIES)
+    if not set(space) <= {word, *["l1_ratio"] * mixes} or word not in space:
+        what = f"{word}, alone or with l1_ratio" if mixes else word
+        raise ValueError(f"space in scikit-learn's words has {what}, got {', '.join(map(str, space))}")
+    low, high = in_strength(ends(space[word], word), word, estimator, adapter, total)
+    if "l1_ratio" not in space:
+        return {"l1": (low, high)} if ratio == 1.0 else {"l2": ((1.0 - ratio) * low, (1.0 - ratio) * high)}
+    r0, r1 = ends(space["l1_ratio"], "l1_ratio")
+    if not 0.0 <= r0 < r1 <= 1.0:
+        raise ValueError(f"space['l1_ratio'] must lie between 0 and 1, got {space['l1_ratio']!r}")
+    return {"l1": (max(r0, LEAST) * low, r1 * high), "l2": (max(1.0 - r1, LEAST) * low, (1.0 - r0) * high)}
+
+
+def strength(estimator: Any, adapter: Any, ratio: float) -> str:
+    """What the estimator calls the strength of its penalty: C or alpha."""
+    words = adapter.params(estimator, ratio, 1.0 - ratio, 1.0, ("l1",) if ratio == 1.0 else ("l2",))
+    return str(next(name for name in words if name != "l1_ratio"))
+
+
+def in_strength(given: Any, word: str, estimator: Any, adapter: Any, total: float) -> tuple[float, float]:
+    """The range of s = l1 + l2 that these ends of the word stand for."""
+    lower, upper = given[:2]
+    if not (lower > 0.0 and math.isfinite(upper)):
+        raise ValueError(f"space[{word!r}] must be positive and finite, got {given!r}")
+    ratio = adapter.ratio(estimator)
+    kind = ("l1",) if ratio == 1.0 else ("l2",)
+    one, two = (float(adapter.params(estimator, s * ratio, s * (1.0 - ratio), total, kind)[word]) for s in (1.0, 2.0))
+    if math.isclose(two, 2.0 * one):
+        return lower / one, upper / one
+    if math.isclose(two, 0.5 * one):
+        return one / upper, one / lower
+    raise ValueError(f"{word} of {type(estimator).__name__} cannot be translated: name l1 or l2 instead")
 
 
 def kind_of(name: str) -> str:

@@ -39,7 +39,7 @@ from suffice.arrays import Array
 from suffice.models.families import GAMMA, POISSON, tweedie
 from suffice.models.margin_losses import LOGISTIC, SQUARED, SQUARED_HINGE, Quantile
 from suffice.sklearn._structure import Structure
-from suffice.sklearn.adapters import Objective, refuse
+from suffice.sklearn.adapters import Objective, by_liblinear, refuse
 from suffice.sklearn.estimators import (
     STEPS,
     SUM,
@@ -50,7 +50,6 @@ from suffice.sklearn.estimators import (
     Puts,
     Regression,
     Strength,
-    by_liblinear,
     make_known,
 )
 from suffice.sklearn.folds import Intercept, SeveralTargets, Softmax
