@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 from scipy.special import expit
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score
 from sklearn.utils import ClassifierTags, RegressorTags
@@ -31,13 +31,12 @@ from suffice.models.margin_losses import LOGISTIC, SQUARED
 from suffice.sklearn._final_fit import MOST_STEPS, OFF, solved
 from suffice.sklearn._structure import Columns, Structure
 from suffice.sklearn.adapters import Fold, Objective, refuse
-from suffice.sklearn.estimators import Regression, check_labels, make_known
+from suffice.sklearn.estimators import STEPS, Leaves, Regression, check_labels, make_known, numbered
 from suffice.sklearn.folds import Hazards, Intercept, LinearFold
 from suffice.sklearn.measures import concordance
 from suffice.solvers.solution import Outcome
 
 SPECIAL = ("offset", "exposure", "strata", "entry")  # parameters that name columns
-FAMILIES = ("gaussian", "binomial", "poisson", "gamma", "tweedie", "negative_binomial", "cox")
 
 
 def columns_of(estimator: Any, count: int, names: Any = None) -> Columns:
@@ -45,71 +44,72 @@ def columns_of(estimator: Any, count: int, names: Any = None) -> Columns:
     found = {}
     for parameter in SPECIAL:
         given = getattr(estimator, parameter)
-        if given is None:
-            continue
         if isinstance(given, str):
             if names is None or given not in list(names):
                 raise ValueError(f"{parameter}={given!r} is not a column of X")
             given = list(names).index(given)
+        if given is None:
+            continue
         if isinstance(given, bool) or not isinstance(given, int | np.integer) or not -count <= given < count:
             raise ValueError(f"{parameter} must be the number of a column of X, or its name, got {given!r}")
         found[parameter] = int(given) % count
     return Columns(count, **found)
 
 
-def _check_columns(estimator: Any) -> None:
-    """Whether the family has a use for the columns that are named."""
-    family = estimator.family
-    if estimator.exposure is not None and family in ("gaussian", "binomial", "cox"):
-        raise ValueError(f"exposure multiplies the mean of a family with a log link, family={family!r} takes an offset")
-    for name in ("strata", "entry"):
-        if getattr(estimator, name) is not None and family != "cox":
-            raise ValueError(f"{name} is for family='cox', got family={family!r}")
-
-
 def structure_of(estimator: Any, features: int) -> Structure:
     """Penalty factors, bounds and groups, checked."""
-    factors = estimator.penalty_factors
+    factors, positive = estimator.penalty_factors, np.asarray(estimator.positive)
     if factors is not None:
         factors = np.array(factors, dtype=np.float64)
         if factors.shape != (features,) or not (np.isfinite(factors).all() and (factors >= 0.0).all()):
             raise ValueError(f"penalty_factors must be {features} finite, non-negative numbers, one for each feature")
-    positive = estimator.positive
-    if isinstance(positive, bool | np.bool_):
-        positive = np.ones(features, dtype=bool) if positive else None
-    else:
-        positive = np.asarray(positive)
-        if positive.dtype != bool or positive.shape != (features,):
-            raise ValueError(f"positive must be True, False, or {features} bools, one for each feature")
+    if positive.dtype != bool or positive.shape not in ((), (features,)):
+        raise ValueError(f"positive must be True, False, or {features} bools, one for each feature")
+    bounded = np.broadcast_to(positive, features) if positive.any() else None
     groups, share = estimator.groups, float(estimator.group_share)
     if groups is not None:
-        if positive is not None or factors is not None:
+        if positive.ndim or positive or factors is not None:
             raise ValueError("groups do not go with positive or penalty_factors")
         groups = tuple(np.asarray(group) for group in groups)
         if any(len(group) == 0 or group.min() < 0 or group.max() >= features for group in groups):
             raise ValueError(f"groups must hold numbers of features, from 0 to {features - 1}")
     if not 0.0 <= share <= 1.0:
         raise ValueError(f"group_share must lie between 0 and 1, got {share!r}")
-    return Structure(factors, positive, groups, share)
+    return Structure(factors, bounded, groups, share)
+
+
+def loss_of(estimator: Any) -> Any:
+    """The loss of a family; ValueError for one that is not offered."""
+    family = estimator.family
+    if family == "inverse_gaussian":
+        raise ValueError(
+            "family='inverse_gaussian' is not offered: with a log link its deviance is not convex, it may have several "
+            "minimisers, and none can be proven; 'gamma' is nearest"
+        )
+    made = {
+        "gaussian": lambda: SQUARED,
+        "binomial": lambda: LOGISTIC,
+        "poisson": lambda: POISSON,
+        "gamma": lambda: GAMMA,
+        "tweedie": lambda: Tweedie(float(estimator.power)),
+        "negative_binomial": lambda: NegativeBinomial(float(estimator.theta)),
+        "cox": lambda: Hazards(estimator.ties),
+    }
+    if family not in made:
+        raise ValueError(f"family must be one of {', '.join(made)}, got {family!r}")
+    return made[family]()
+
+
+LEAVES: Leaves = {
+    **STEPS,
+    "coef_radius_": lambda _, fold, found: found.certificate.radius,
+    "coef_rule_": lambda _, fold, found: found.certificate.rule,
+}
 
 
 @dataclass(frozen=True)
 class GLMRow(Regression):
     """`ElasticNetGLM` as a row of the table of estimators."""
-
-    def of(self, estimator: Any) -> Any:
-        check_family(estimator.family)
-        return super().of(estimator)
-
-    def loss(self, estimator: Any) -> Any:
-        match estimator.family:
-            case "tweedie":
-                return Tweedie(float(estimator.power))
-            case "negative_binomial":
-                return NegativeBinomial(float(estimator.theta))
-            case "cox":
-                return Hazards(estimator.ties)
-        return {"gaussian": SQUARED, "binomial": LOGISTIC, "poisson": POISSON, "gamma": GAMMA}[estimator.family]
 
     def ratio(self, estimator: Any) -> float:
         for name in ("l1", "l2"):
@@ -120,10 +120,18 @@ class GLMRow(Regression):
         return float(estimator.l1 / total) if total > 0.0 else 0.5
 
     def check(self, estimator: Any, names: tuple[str, ...]) -> None:
-        _check_columns(estimator)
+        """Whether the family has a use for the columns that are named."""
+        family = estimator.family
+        if estimator.exposure is not None and family in ("gaussian", "binomial", "cox"):
+            raise ValueError(
+                f"exposure multiplies the mean of a family with a log link, family={family!r} takes an offset"
+            )
+        name = next((name for name in ("strata", "entry") if getattr(estimator, name) is not None), "")
+        if name and family != "cox":
+            raise ValueError(f"{name} is for family='cox', got family={family!r}")
 
     def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
-        return {"l1": l1, "l2": l2} if len(names) == 2 else {names[0]: l1 if names[0] == "l1" else l2}
+        return {name: value for name, value in (("l1", l1), ("l2", l2)) if name in names}
 
     def takes_blocks(self, estimator: Any) -> bool:
         special = any(getattr(estimator, name) is not None for name in (*SPECIAL, "groups", "penalty_factors"))
@@ -132,11 +140,11 @@ class GLMRow(Regression):
     def prepared(self, estimator: Any, X: Any) -> Any:
         """The estimator with numbers of columns in place of names."""
         names = getattr(X, "columns", getattr(X, "feature_names_in_", None))
-        given = {name: getattr(estimator, name) for name in SPECIAL if isinstance(getattr(estimator, name), str)}
+        given = [name for name in SPECIAL if isinstance(getattr(estimator, name), str)]
         if not given:
             return estimator
         columns = columns_of(estimator, 0 if names is None else len(names), names)
-        return type(estimator)(**{**estimator.get_params(), **{name: getattr(columns, name) for name in given}})
+        return clone(estimator).set_params(**{name: getattr(columns, name) for name in given})
 
     def targets(self, estimator: Any, y: Any, classes: Any) -> Array:
         if estimator.family == "binomial":
@@ -145,7 +153,7 @@ class GLMRow(Regression):
                     f"ElasticNetGLM(family='binomial') takes two classes, y holds {len(classes)}. "
                     "Only binary classification is supported. LogisticRegression has several"
                 )
-            return np.where(np.asarray(y) == classes[1], 1.0, -1.0)
+            return numbered(y, classes)
         return signed_times(y) if estimator.family == "cox" else super().targets(estimator, y, classes)
 
     def kind(self, estimator: Any) -> Intercept:
@@ -161,10 +169,6 @@ class GLMRow(Regression):
             estimator.classes_ = classes
         return super().fitted(estimator, coef, float(intercept), classes)
 
-    def finish(self, estimator: Any, fold: Any, solution: Any) -> None:
-        super().finish(estimator, fold, solution)
-        estimator.coef_radius_, estimator.coef_rule_ = solution.certificate.radius, solution.certificate.rule
-
     def penalties(self, estimator: Any, weights: Array) -> tuple[Any, Any]:
         factors = 1.0 if estimator.penalty_factors is None else np.asarray(estimator.penalty_factors, dtype=np.float64)
         return float(estimator.l1) * factors, float(estimator.l2) * factors
@@ -174,30 +178,18 @@ class GLMRow(Regression):
         for name in (*SPECIAL, "groups"):
             refuse(getattr(estimator, name) is not None, f"{name} is not supported: {itself}")
         refuse(np.any(estimator.positive), f"its coefficients are constrained to be positive: {itself}")
-        family = estimator.family
-        unread = family not in ("gaussian", "binomial", "poisson", "gamma")
-        refuse(unread, f"there is no reader for family={family!r}: {itself}")
-        if family == "binomial":
+        refuse(estimator.family == "cox", f"there is no reader for family='cox': {itself}")
+        if estimator.family == "binomial":
             check_labels(np.asarray(y), estimator.classes_)
-            y = np.where(np.asarray(y) == estimator.classes_[1], 1.0, -1.0)
+            y = numbered(y, estimator.classes_)
         return super().objective(estimator, y, weights)
-
-
-def check_family(family: str) -> None:
-    if family == "inverse_gaussian":
-        raise ValueError(
-            "family='inverse_gaussian' is not offered: with a log link its deviance is not convex, it may have several "
-            "minimisers, and none can be proven; 'gamma' is nearest"
-        )
-    if family not in FAMILIES:
-        raise ValueError(f"family must be one of {', '.join(FAMILIES)}, got {family!r}")
 
 
 ROW = GLMRow(
     "suffice.ElasticNetGLM",
     "entry exposure family fit_intercept group_share groups l1 l2 offset penalty_factors positive power strata theta "
     "ties",
-    strength=None, share=None, scorings=(),
+    strength=None, share=None, psi=loss_of, scorings=(), leaves=LEAVES,
 )  # fmt: skip
 make_known(ROW)
 
@@ -208,6 +200,7 @@ def _classifies(estimator: Any) -> bool:
     return True
 
 
+@dataclass(eq=False, repr=False)  # its __init__ sets parameters, as scikit-learn has it
 class ElasticNetGLM(BaseEstimator):  # type: ignore[misc]
     """A generalised linear model with an elastic-net penalty, fitted to a proven accuracy.
 
@@ -231,11 +224,9 @@ class ElasticNetGLM(BaseEstimator):  # type: ignore[misc]
     offset : a column of X, by number (or by name, if X is a table), that is a known part of the linear predictor: it is
         no feature, and its `coef_` is 0.
     exposure : a column of X by which the mean is multiplied, for a log link: its logarithm is an offset.
-    ties : "efron" or "breslow", for "cox".
-    strata : a column of X, for "cox": rows with different values have baseline hazards of their own.
-    entry : a column of X, for "cox": the time from which on a row is at risk (left truncation).
-    tol : the distance from the exact coefficients that is asked for, relative to their norm.
-    max_iter : the most steps of the solver.
+    ties, strata, entry : of "cox": "efron" or "breslow"; columns of X: rows that differ in `strata` have baseline
+        hazards of their own, `entry` is the time from which on a row is at risk (left truncation).
+    tol, max_iter : the distance from the exact coefficients that is asked for, relative to their norm; the most steps.
 
     Attributes
     ----------
@@ -245,49 +236,28 @@ class ElasticNetGLM(BaseEstimator):  # type: ignore[misc]
     coef_rule_ : the rule that proved it; n_iter_ : steps of the solver; classes_ : the labels, for "binomial".
     """
 
-    def __init__(
-        self,
-        family: str = "gaussian",
-        *,
-        l1: float = 0.01,
-        l2: float = 0.01,
-        fit_intercept: bool = True,
-        power: float = 1.5,
-        theta: float = 1.0,
-        penalty_factors: Any = None,
-        positive: Any = False,
-        groups: Any = None,
-        group_share: float = 1.0,
-        offset: Any = None,
-        exposure: Any = None,
-        ties: str = "efron",
-        strata: Any = None,
-        entry: Any = None,
-        tol: float = 1e-8,
-        max_iter: int = MOST_STEPS,
-    ) -> None:
-        self.family = family
-        self.l1 = l1
-        self.l2 = l2
-        self.fit_intercept = fit_intercept
-        self.power = power
-        self.theta = theta
-        self.penalty_factors = penalty_factors
-        self.positive = positive
-        self.groups = groups
-        self.group_share = group_share
-        self.offset = offset
-        self.exposure = exposure
-        self.ties = ties
-        self.strata = strata
-        self.entry = entry
-        self.tol = tol
-        self.max_iter = max_iter
+    family: str = "gaussian"
+    _: KW_ONLY
+    l1: float = 0.01
+    l2: float = 0.01
+    fit_intercept: bool = True
+    power: float = 1.5
+    theta: float = 1.0
+    penalty_factors: Any = None
+    positive: Any = False
+    groups: Any = None
+    group_share: float = 1.0
+    offset: Any = None
+    exposure: Any = None
+    ties: str = "efron"
+    strata: Any = None
+    entry: Any = None
+    tol: float = 1e-8
+    max_iter: int = MOST_STEPS
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ElasticNetGLM:
         """Fit the model to X (dense or sparse) and y, with weights of samples or without."""
-        check_family(self.family)
-        adapter = ROW
+        adapter = ROW.of(self)
         if y is None:
             raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
         adapter.ratio(self)
@@ -314,10 +284,8 @@ class ElasticNetGLM(BaseEstimator):  # type: ignore[misc]
         plain = adapter.prepared(self, self)
         fold: Any = adapter.fold(plain, X, adapter.targets(plain, y, classes), weight, classes)
         solution = solved(fold.at(l1=self.l1, l2=self.l2), fold.solver, self.tol, most=self.max_iter)
-        self.coef_radius_, self.coef_rule_ = solution.certificate.radius, solution.certificate.rule
-        coef, intercept = fold.coefficients(solution.x)
-        adapter.fitted(self, coef, intercept, classes)
-        self.n_iter_ = solution.steps
+        adapter.fitted(self, *fold.coefficients(solution.x), classes)
+        adapter.finish(self, fold, solution)
         size = norm(solution.x)
         if not self.coef_radius_ <= OFF * size and size > 0.0:
             why = "arithmetic allows no more" if solution.outcome is Outcome.PRECISION else "more iterations are needed"
@@ -370,24 +338,21 @@ class ElasticNetGLM(BaseEstimator):  # type: ignore[misc]
 
     def deviance(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The mean unit deviance of y; minus the mean partial log-likelihood for "cox"."""
-        if self.family == "cox":
-            return self._partial_likelihood(X, y, sample_weight)
-        targets = ROW.targets(self, y, getattr(self, "classes_", None))
-        return self._mean_deviance(self.linear_predictor(X), targets, sample_weight)
-
-    def _mean_deviance(self, margins: Array, targets: Array, sample_weight: Any) -> float:
-        psi = ROW.loss(self)
-        half = getattr(psi, "excess", psi.value)  # squares and the logistic loss have a minimum of 0
-        return float(np.average(2.0 * half(margins, targets), weights=sample_weight))
-
-    def _partial_likelihood(self, X: Any, y: Any, sample_weight: Any) -> float:
-        m, columns = self.linear_predictor(X), self._columns
+        m = self.linear_predictor(X)
+        if self.family != "cox":
+            return self._mean_deviance(m, ROW.targets(self, y, getattr(self, "classes_", None)), sample_weight)
         X = validate_data(self, X, accept_sparse=("csr", "csc"), dtype=np.float64, reset=False)
+        strata, entry = self._columns.survival(X)
         held = PartialLikelihood(
-            np.ones((len(m), 1)), signed_times(y), ties=self.ties, sample_weight=sample_weight,
-            strata=columns.survival(X)[0], entry=columns.survival(X)[1], offset=m,
+            np.ones((len(m), 1)), signed_times(y), ties=self.ties, sample_weight=sample_weight, strata=strata,
+            entry=entry, offset=m,
         )  # fmt: skip
         return float(held.at(np.zeros(1)).residual ** 2)
+
+    def _mean_deviance(self, margins: Array, targets: Array, sample_weight: Any) -> float:
+        psi = loss_of(self)
+        half = getattr(psi, "excess", psi.value)  # squares and the logistic loss have a minimum of 0
+        return float(np.average(2.0 * half(margins, targets), weights=sample_weight))
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of the deviance that is explained, D^2 (R^2 for "gaussian"); the accuracy for "binomial", Harrell's
