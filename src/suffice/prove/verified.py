@@ -162,12 +162,6 @@ class Verification:
         scale = self.factor.scale
         return self.slack * self.factor.norm_of(v * scale, error * scale)
 
-    def along(self, X: Any) -> tuple[Array, Array, Array]:
-        """How n moves the margins of rows of X, N x K, its rounding, and how much further h may move them; for several
-        classes that is without what all of them have in common."""
-        moved, rounding, norms = self.factor.moved(X, self.step / self.factor.scale, norms=True)
-        return moved, rounding, self.slack * norms
-
 
 @dataclass(frozen=True)
 class Region:

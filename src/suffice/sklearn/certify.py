@@ -7,11 +7,9 @@ With c the coefficients at hand, c* those of our own solver started there, and c
 The left side shows that a model is off, which a certificate of c alone cannot. Where c is its own certificate, to FINE
 ||c||, no solve is needed: c* = c. The margins of a row t, intercept b included, differ by
 
-    |t . (c - c_hat) + b - b_hat|  <=  |t . (c - c*) + b - b*| + ||t|| R + S,        |b* - b_hat| <= S,
+    |t . (c - c_hat) + b - b_hat|  <=  |t . (c - c*) + b - b*| + ||t|| R + S,        |b* - b_hat| <= S.
 
-and, where c* is verified (`suffice.prove.verified`: c_hat = c* + h, ||h - n||_H <= slack, the intercept's part among
-them), by at most  |t . (c - c*) + b - b* - t . n| + slack ||t||_{H^-1},  which is sharper; row by row the smaller one
-counts. The score of the exact model is that of c* with the error that `prove.held_out` proves for training rows.
+The score of the exact model is that of c* with the error that `prove.held_out` proves for training rows.
 
 X is taken as it is, never centred: centred data are rounded, and their minimiser is another one.
 
@@ -31,7 +29,6 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +43,6 @@ from sklearn.utils.validation import _check_feature_names, _check_sample_weight,
 from suffice.arrays import EPS, Array, norm, whole_number
 from suffice.certifying import FitReport
 from suffice.prove.loss_at import LossAt
-from suffice.prove.verified import Verification
 from suffice.report.formats import bound
 from suffice.rows.gram import same_bits
 from suffice.rows.rounding import gamma
@@ -77,7 +73,12 @@ def certify_fit(estimator: Any, X: Any, y: Any, sample_weight: Any, *, max_steps
             check_is_fitted(model)
         X, weights = _checked(model, X, sample_weight)
         fit = objective_of(model, y, weights)
-        _check_width(model, fit, X)
+        d = fit.coef.shape[-1]
+        if X.shape[1] != d:
+            raise ValueError(f"X has {X.shape[1]} columns, and {type(model).__name__} was fitted to {d}")
+        refuse(
+            not (np.isfinite(fit.coef).all() and np.isfinite(fit.intercept).all()), "its coefficients are not finite"
+        )
         return _Judgement.of(fit, X, steps).report(model)
     except CannotTellError as reason:
         return FitReport.nothing(f"{reason}")
@@ -129,24 +130,15 @@ def seen_by_the_last(pipeline: Pipeline, X: Any, y: Any) -> Any:
     return seen
 
 
-def _parts(step: Any) -> Iterator[Any]:
+_MADE_OF = {Pipeline: "steps", FeatureUnion: "transformer_list", ColumnTransformer: "transformers_"}
+
+
+def _parts(step: Any) -> list[Any]:
     """The transformers that a step is made of."""
-    inner: Any = None
-    if _is_just(step, Pipeline):
-        inner = [one for _, one in step.steps]
-    elif _is_just(step, FeatureUnion):
-        inner = [one for _, one in step.transformer_list]
-    elif _is_just(step, ColumnTransformer):
-        inner = [one for _, one, _ in step.transformers_]
-    if inner is not None:
-        for one in inner:
-            yield from _parts(one)
-    elif step is not None and not isinstance(step, str):  # "passthrough", "drop"
-        yield step
-
-
-def _is_just(step: Any, kind: type) -> bool:
-    return isinstance(step, kind) and _way(type(step)) is _way(kind)
+    for kind, name in _MADE_OF.items():
+        if isinstance(step, kind) and _way(type(step)) is _way(kind):
+            return [part for _, one, *_ in getattr(step, name) for part in _parts(one)]
+    return [] if step is None or isinstance(step, str) else [step]  # "passthrough", "drop"
 
 
 def _has_its_own_way(step: Any) -> bool:
@@ -168,14 +160,6 @@ def _checked(model: Any, X: Any, sample_weight: Any) -> tuple[Any, Array]:
     if not weights.any():
         raise ValueError("sample_weight must not be all zero")
     return X, weights
-
-
-def _check_width(model: Any, fit: Objective, X: Any) -> None:
-    d = fit.coef.shape[-1]
-    if X.shape[1] != d:
-        raise ValueError(f"X has {X.shape[1]} columns, and {type(model).__name__} was fitted to {d}")
-    if not (np.isfinite(fit.coef).all() and np.isfinite(fit.intercept).all()):
-        raise CannotTellError("its coefficients are not finite")
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,9 +205,8 @@ class _Judgement:
         at_least = max(0.0, apart * (1.0 - 2.0 * gamma(d + 8)) - R)
         size = norm(there) * (1.0 - gamma(d + 8)) - R
         relative = radius / size if size > 0.0 else (0.0 if radius == 0.0 else math.inf)
-        errors = (self._of_classes if self.fit.psi is None else self._of_rows)()
         message = _message(model, radius, at_least, relative, norm(there) + R)
-        return FitReport(radius, at_least, relative, *errors, self.fit.scoring, *self._score(), rule, message)
+        return FitReport(radius, at_least, relative, *self._errors(), self.fit.scoring, *self._score(), rule, message)
 
     def _score(self) -> tuple[float, tuple[float, float]]:
         """That of the model at hand, and an interval for that of the exact one."""
@@ -250,48 +233,36 @@ class _Judgement:
         margins: Array = design.margins(w) + b
         return margins
 
-    def _of_rows(self) -> tuple[float, float]:
-        """Bounds on the errors of the intercept and of margins."""
-        fold, fit, R, design = self.fold, self.fit, self.proof.radius, self.fold.design
+    def _errors(self) -> tuple[float, float]:
+        """Bounds on the errors of the intercept and of margins. A constant added to all of a row's margins of several
+        classes is free, and counts for nothing."""
+        fit, R, design = self.fit, self.proof.radius, self.fold.design
         change = self.x - self.best
-        moved = design.margins(change)
-        blur = 8.0 * EPS * np.abs(moved)
-        blur = blur + (design.margin_rounding(change) + 2.0 * EPS) * norm(change) * design.row_norms
-        if fit.kind == "column":
-            blur = blur + 4.0 * EPS * abs(fit.intercept)  # over its scaling it is no float
-        b, best_b, S = 0.0, 0.0, 0.0
-        if fold.minimised_out:
-            model = fold.unpenalised
-            image = model.image(self.best)
-            reach = R + design.margin_rounding(self.best) * norm(self.best)  # the image has a rounding of its own
-            b, best_b, S = fit.intercept, model.intercept(image)[0], model.shift_within(image, reach)
-        of_b = abs(b - best_b) * (1.0 + 4.0 * EPS) + S
-        bounds = np.abs(moved + (b - best_b)) + 4.0 * EPS * abs(b - best_b) + blur + design.row_norms * R + S
-        if fit.kind == "column":
+        moved = design.margins(change.reshape(len(fit.coef), -1).T if fit.psi is None else change)
+        apart, S = self._of_intercept()
+        here, away = (np.abs(one).reshape(len(moved), -1).max(axis=1) for one in (moved, moved + apart))
+        blur = 8.0 * EPS * here + (design.margin_rounding(change) + 2.0 * EPS) * norm(change) * design.row_norms
+        of_b = norm(np.atleast_1d(apart)) * (1.0 + 4.0 * EPS) + S if fit.kind == "free" else 0.0
+        if fit.kind == "column":  # over its scaling it is no float
+            blur = blur + 4.0 * EPS * abs(fit.intercept)
             of_b = fit.scaling * (abs(change[-1]) + R) * (1.0 + 8.0 * EPS) + 4.0 * EPS * abs(fit.intercept)
-        verification = self.proof.verification
-        if verification is not None:
-            gap = b - float(verification.b[0]) if verification.factor.intercept else 0.0
-            along, rounded, doubt = (one[:, 0] for one in verification.along(design.X))
-            sharper = np.abs(moved + gap - along) + 8.0 * EPS * (abs(gap) + np.abs(along)) + blur + rounded + doubt
-            bounds = np.minimum(bounds, sharper)
-            of_b = min(of_b, _intercept_error(verification, gap) if verification.factor.intercept else of_b)
+        bounds = away * (1.0 + 4.0 * EPS) + blur + design.row_norms * R + S
         return float(of_b), float(bounds.max()) * (1.0 + 8.0 * EPS)
 
-    def _of_classes(self) -> tuple[float, float]:
-        """The same for several classes; a constant added to all of a row's margins is free, and counts for nothing."""
-        fold, R, design = self.fold, self.proof.radius, self.fold.design
-        model = fold.unpenalised
-        change = self.x - self.best
-        moved = design.margins(change.reshape(len(self.fit.coef), -1).T)
-        blur = (design.margin_rounding(change) + 2.0 * EPS) * norm(change) * design.row_norms
-        best_b, error = model.shift(model.image(self.best))
-        S = model.reach * (R + design.margin_rounding(self.best) * norm(self.best)) + error
-        b = self.fit.intercept - self.fit.intercept.mean()
-        apart = b - best_b
-        doubt = 16.0 * len(b) * EPS * (norm(b) + norm(best_b))
-        bounds = np.abs(moved + apart).max(axis=1) * (1.0 + 4.0 * EPS) + blur + design.row_norms * R + S + doubt
-        return norm(apart) + S + doubt if self.fit.kind == "free" else 0.0, float(bounds.max()) * (1.0 + 8.0 * EPS)
+    def _of_intercept(self) -> tuple[Any, float]:
+        """b - b*, and a bound on how far b* and its difference from b may be off."""
+        if not self.fold.minimised_out:
+            return 0.0, 0.0
+        model, b = self.fold.unpenalised, self.fit.intercept
+        image = model.image(self.best)
+        reach = self.proof.radius + self.fold.design.margin_rounding(self.best) * norm(
+            self.best
+        )  # the image is rounded
+        if self.fit.psi is not None:
+            apart = b - model.intercept(image)[0]
+            return apart, model.shift_within(image, reach) + 4.0 * EPS * abs(apart)
+        b, (best, error) = b - b.mean(), model.shift(image)
+        return b - best, model.reach * reach + error + 16.0 * len(b) * EPS * (norm(b) + norm(best))
 
 
 def _solved(problem: Composite, solver: Any, x: Array, own: Certificate, steps: int) -> tuple[Array, Certificate]:
@@ -306,14 +277,6 @@ def _solved(problem: Composite, solver: Any, x: Array, own: Certificate, steps: 
         if proof.radius <= CLOSE * norm(found):
             break
     return found, proof
-
-
-def _intercept_error(verification: Verification, gap: float) -> float:
-    """A bound on |b - b_hat| for an intercept that is `gap` above the one that was verified."""
-    unit, along = np.zeros(len(verification.step)), float(verification.step[-1])
-    unit[-1] = 1.0
-    rounding = 4.0 * EPS * (abs(gap) + abs(along))
-    return (abs(gap - along) + verification.against(unit, 0.0) + rounding) * (1.0 + 8.0 * EPS)
 
 
 def _why_not(fit: Objective, X: Any) -> str:
