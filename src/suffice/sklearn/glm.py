@@ -86,7 +86,7 @@ def loss_of(estimator: Any) -> Any:
             "family='inverse_gaussian' is not offered: with a log link its deviance is not convex, it may have several "
             "minimisers, and none can be proven; 'gamma' is nearest"
         )
-    made = {
+    made: dict[str, Any] = {
         "gaussian": lambda: SQUARED,
         "binomial": lambda: LOGISTIC,
         "poisson": lambda: POISSON,
