@@ -38,8 +38,7 @@ import suffice
 from suffice import journal, losses, problems
 from suffice.journal import answers, codec
 from suffice.journal import lines as journal_lines
-from suffice.tabular import Limits, TableError
-from suffice.tabular import table as tables
+from suffice.tabular import Limits, TableError, reading
 
 WORDS = [
     *(
@@ -240,7 +239,7 @@ def main() -> None:
 
     def read_table(content: bytes) -> None:
         scratch_table.write_bytes(content)
-        found = tables.read(scratch_table, LIMITS)
+        found = reading.read(scratch_table, LIMITS)
         assert len(found) > 0 and all(len(column.values) == len(found) for column in found.columns)
 
     rows = Target("tables", read_table, (TableError,))
@@ -263,7 +262,7 @@ def main() -> None:
         (place / "seeds" / "whole").write_bytes(data)
         for i, content in enumerate(TABLES):
             (place / "seeds" / f"table{i}").write_bytes(content)
-        for module in (journal_lines, answers, codec, tables):
+        for module in (journal_lines, answers, codec, reading):
             for name, function in list(vars(module).items()):
                 if isinstance(function, FunctionType) and function.__module__ == module.__name__:
                     setattr(module, name, atheris.instrument_func(function))

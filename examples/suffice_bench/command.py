@@ -18,9 +18,9 @@ from threadpoolctl import threadpool_limits
 
 from suffice.report.formats import short_interval
 from suffice.sklearn.penalties import split_pipeline
+from suffice.tabular import TableError
 from suffice.tabular.run import load
 from suffice.tabular.settings import Settings
-from suffice.tabular.table import TableError
 from suffice_bench import grids
 from suffice_bench.tools import Tabled, compared
 

@@ -274,6 +274,7 @@ def _exit(line: str, code: int) -> typer.Exit:
 
 def _tune(settings: Settings, out: Path, jobs: int, as_json: bool) -> None:
     from rich.console import Console
+    from rich.live import Live
 
     from suffice.result import Status
     from suffice.tabular import live
@@ -290,8 +291,10 @@ def _tune(settings: Settings, out: Path, jobs: int, as_json: bool) -> None:
             claim(out, settings)
             if not as_json:
                 typer.echo("\n".join(live.describe(problem, settings)))
-            scoring, console = problem.optimised(settings.scoring), Console(stderr=True)
-            with live.ProgressLine(console, settings, scoring, quiet=as_json) as progress:
+            console = Console(stderr=True)
+            progress = live.ProgressLine(settings, problem.optimised(settings.scoring))
+            hidden = as_json or not console.is_terminal  # nothing moves in a pipe
+            with nullcontext() if hidden else Live(progress, console=console, transient=True):
                 outcome = execute(
                     settings, problem, out, jobs=jobs or os.cpu_count() or 1, callback=progress.record,
                     stage=progress.stage, began=began,

@@ -10,10 +10,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 
 from suffice.tabular import TableError, read
-from suffice.tabular.columns import pose as pose_
-from suffice.tabular.groups import read_groups
-from suffice.tabular.models import MODELS
-from suffice.tabular.settings import Settings
+from suffice.tabular.problem import pose as pose_
+from suffice.tabular.problem import read_groups
+from suffice.tabular.settings import MODELS, Settings
 
 pytest.importorskip("pandas")
 rng = np.random.default_rng(0)
@@ -49,7 +48,7 @@ LABEL = np.where(X1 + rng.standard_normal(N) > 0, "yes", "no")
         (rng.integers(0, 4, N), {}, "classification", "logistic"),
         (rng.integers(0, 4, N), {"task": "regression"}, "regression", "poisson"),
         (rng.integers(0, 4, N), {"model": "poisson"}, "regression", "poisson"),
-        (rng.integers(0, 40, N), {}, "regression", "elastic-net"),
+        (np.round(10 * (X1 - X1.min())), {}, "regression", "elastic-net"),
         (X2, {}, "regression", "elastic-net"),
         (np.where(X2 > 0, 0.5, 1.5), {}, "classification", "logistic"),
     ],
@@ -223,9 +222,9 @@ def test_levels_that_were_joined_are_called_other(tmp_path):
 
 
 def test_levels_that_memory_does_not_allow_join_the_rare_ones_with_a_note(tmp_path, monkeypatch):
-    from suffice.tabular import columns
+    from suffice.tabular import problem as problems
 
-    monkeypatch.setattr(columns, "WIDTH", 25)
+    monkeypatch.setattr(problems, "WIDTH", 25)
     problem = pose(table(tmp_path, g=MANY, h=[i % 7 for i in range(300)], y=[i % 2 for i in range(300)]), "y",
                    categorical=["h"])  # fmt: skip
     assert len(levels_of(problem)) == 16 + 1 + 7
@@ -249,11 +248,11 @@ def test_many_levels_explain_what_thirty_cannot(tmp_path):
 
 
 def test_large_tables_are_prepared_as_sparse_ones_with_the_same_entries(tmp_path, monkeypatch):
-    from suffice.tabular import columns
+    from suffice.tabular import problem as problems
 
     known = table(tmp_path, x=X1, g=GROUP, y=LABEL)
     dense = prepared(pose(known, "y"))
-    monkeypatch.setattr(columns, "DENSE", 0)
+    monkeypatch.setattr(problems, "DENSE", 0)
     sparse = prepared(pose(known, "y"))
     np.testing.assert_array_equal(sparse.toarray(), dense)
 
@@ -317,13 +316,29 @@ def test_numbers_in_the_order_of_the_rows_get_a_warning(tmp_path):
         (LABEL, np.where(LABEL == "yes", 2, 1) + 0.1 * rng.random(N), "tells the class of 100.0 %"),
         (LABEL, np.where(LABEL == "yes", "J", "N"), "tells the class of 100.0 %"),
         (X2, 3.0 - 7.0 * X2, "has correlation -1.00000"),
-        (np.repeat([1.5, 2.5, 4.0], 20), np.repeat(["a", "b", "c"], 20), "explains 100.00 %"),
+        (np.repeat([1.5, 2.5, 4.0], 20), np.repeat(["a", "b", "c"], 20), "has correlation 1.00000"),
     ],
 )
 def test_columns_that_give_the_target_away_get_a_warning(tmp_path, target, column, told):
     problem = pose(table(tmp_path, x=X1, leak=column, y=target), "y")
     assert any(note.startswith("warning: column 'leak' " + told) for note in problem.notes)
     assert sum(note.startswith("warning") for note in problem.notes) == 1
+
+
+def test_numbers_that_may_be_codes_are_noted(tmp_path):
+    hours = np.arange(N) * 7 % 24
+    noted = pose(table(tmp_path, hr=hours, size=hours, y=LABEL), "y")
+    assert noted.numeric == ("hr", "size")
+    assert [note for note in noted.notes if "--categorical" in note] == [
+        "column 'hr' holds 24 different whole numbers: --categorical 'hr' if they are codes"
+    ]
+    for given in ({"categorical": ["hr"]}, {"keep": ["hr"]}):
+        assert not any("codes" in note for note in pose(table(tmp_path, hr=hours, y=LABEL), "y", **given).notes)
+
+
+def test_a_table_of_row_numbers_only_is_told_of_keep(tmp_path):
+    with pytest.raises(TableError, match="no column to learn from besides the target: --keep uses 'nr'"):
+        pose(table(tmp_path, nr=range(N), y=X1), "y")
 
 
 def test_dates_are_used_by_their_parts(tmp_path):
@@ -423,15 +438,16 @@ def test_groups_have_penalties_of_their_own(tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    ['{"one": ["x", "z"], "two": ["g"]}', '{"x": "one", "z": "one", "g": "two"}', "column,group\nx,one\nz,one\ng,two\n",
-     "x;one\nz;one\ng;two"],
-)  # fmt: skip
-def test_groups_are_read_from_json_and_csv(tmp_path, text):
+    ['{"one": ["x", "z"], "two": ["g"]}', '{"x": "one", "z": "one", "g": "two"}'],
+)
+def test_groups_are_read_from_either_dictionary(tmp_path, text):
     (tmp_path / "groups").write_text(text)
     assert read_groups(str(tmp_path / "groups")) == {"x": "one", "z": "one", "g": "two"}
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"x": 3}', "x,one\nx,two", "x,one,two", '{"x": "a b"}', ""])
+@pytest.mark.parametrize(
+    "text", ["{", "[]", "{}", '{"x": 3}', '{"one": ["x"], "two": ["x"]}', "x,one", '{"x": "a b"}', ""]
+)
 def test_groups_that_are_none_are_refused(tmp_path, text):
     (tmp_path / "groups").write_text(text)
     with pytest.raises(TableError):

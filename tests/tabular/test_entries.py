@@ -52,7 +52,7 @@ def test_numbers_as_people_write_them(tmp_path, entries, expected, told):
 def test_a_few_large_numbers_with_commas_do_not_become_missing(tmp_path):
     entries = [*map(str, range(900, 999)), "1,000"]
     table = column(tmp_path, entries)
-    assert numbers(table)[-1] == 1000.0 and table["x"].stray is None
+    assert numbers(table)[-1] == 1000.0 and table["x"].strays == ()
 
 
 @pytest.mark.parametrize("entries", [["5%", "0.05", "7%"], ["$5", "€5"], ["1,23,4", "x"], ["12/5", "13/5"]])
@@ -140,7 +140,6 @@ def test_dates_that_may_be_either_stay_text_with_a_note(tmp_path):
     [
         ([*(f"{k:03d}" for k in range(1, 140)), "136A"], "text"),  # as families in HistData::GaltonFamilies
         (["02139", "10115", "99501"], "text"),
-        ([*map(str, range(100, 140)), "136A", "C12"], "text"),
         (["1", "02", "13"], "numeric"),  # zeros that somebody has typed
         (["0.5", "00.7"], "numeric"),
         ([*map(str, range(40)), "unknown"], "numeric"),
@@ -158,9 +157,7 @@ def test_codes_are_names_and_not_numbers(tmp_path, entries, kind):
     "text, names, rows",
     [
         ("# made by a machine\n# on a Monday\na,b\n1,x\n# half way\n2,y\n", ("a", "b"), 2),
-        ("# a, b\n1, 2\n3, 4\n", ("a", "b"), 2),  # as numpy.savetxt writes a header
-        ("#id,b\nu,x\nv,y\n", ("id", "b"), 2),
-        ("a,b\n1,x\n2,y\n# the end\n", ("a", "b"), 2),
+        ("# of today\na,b\n1,x\n2,y\n# the end\n", ("a", "b"), 2),
         ("a,b\n#1,x\n#2,y\n", ("a", "b"), 2),  # entries that begin with #
         ('# it\'s "quoted", badly" \na,b\n1,x\n', ("a", "b"), 1),
     ],

@@ -14,13 +14,14 @@ from sklearn.model_selection import cross_val_score
 from suffice import problems, solve, tabular
 from suffice.rows.blocks import RowBlocks
 from suffice.sklearn import ElasticNetGLM
-from suffice.tabular.parts import PartedTable, check_settings, hashed, of_files
+from suffice.tabular import TableError, read
+from suffice.tabular.columns import Summary
+from suffice.tabular.entries import Column, Form
+from suffice.tabular.parts import PartedTable, check_settings, of_files
 from suffice.tabular.predict import predict
 from suffice.tabular.preparation import RowsPreparation, preparation_of
 from suffice.tabular.run import claim, execute, load, opened
 from suffice.tabular.settings import Settings
-from suffice.tabular.summaries import Summary
-from suffice.tabular.table import TableError, read
 
 pytest.importorskip("pyarrow")
 distributed = pytest.importorskip("distributed")
@@ -190,16 +191,19 @@ def test_files_that_do_not_go_together(tmp_path):
 
 
 def test_summaries_of_parts_are_those_of_the_whole():
+    def of(kind, values):
+        return Summary.of(Column("x", Form(kind), values), values)
+
     values = np.arange(100.0)
-    whole, first, last = (Summary.of("x", "numeric", part) for part in (values, values[:40], values[40:]))
+    whole, first, last = (of("numeric", part) for part in (values, values[:40], values[40:]))
     assert first.then(last) == whole and whole.identifying == "it counts the rows"
     assert not last.then(first).rising
     texts = np.array(["a", None, "b", "b"], dtype=object)
-    assert Summary.of("x", "text", texts[:2]).then(Summary.of("x", "text", texts[2:])) == Summary.of("x", "text", texts)
+    assert of("text", texts[:2]).then(of("text", texts[2:])) == of("text", texts)
 
 
 def test_texts_that_nobody_can_list_are_left_out_whatever_is_asked(files, address, monkeypatch):
-    monkeypatch.setattr("suffice.tabular.summaries.MOST_TEXTS", 50)
+    monkeypatch.setattr("suffice.tabular.columns.MOST_TEXTS", 50)
     settings = asked(files(y=LABELS, code=[f"code {k}" for k in range(ROWS)]), keep=("code",), cluster=address)
     with opened(settings) as table:
         problem, _ = load(settings, table)
@@ -229,20 +233,6 @@ def test_some_rows_of_parts_are_those_of_the_file(files, address, tmp_path):
         assert isinstance(table, PartedTable) and len(table) == ROWS
         pd.testing.assert_frame_equal(table.frame(["a", "c"], some), whole.frame(["a", "c"], some))
         assert table["c"].values.tolist() == whole["c"].values.tolist()
-
-
-def test_beyond_they_are_made_of_the_rows_numbers():
-    numbers = hashed(5000, 5, 0)
-    assert (numbers[:77] == hashed(77, 5, 0)).all()
-    assert (numbers != hashed(5000, 5, 1)).mean() > 0.7
-    assert abs(np.bincount(numbers) - 1000).max() < 150  # about five standard deviations
-
-
-@pytest.mark.slow
-def test_hashed_folds_tune_as_well(files, address, tmp_path, monkeypatch):
-    monkeypatch.setattr("suffice.tabular.parts.MOST_SHUFFLED", 10)
-    found = run(asked(files(y=LABELS), cv=2, max_evaluations=1), address, tmp_path / "run")
-    assert any("hash" in note for note in found.notes)
 
 
 @pytest.mark.slow

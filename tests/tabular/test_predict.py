@@ -20,7 +20,7 @@ skops = pytest.importorskip("skops.io")
 
 from suffice.cli import app  # noqa: E402
 from suffice.tabular import run  # noqa: E402
-from suffice.tabular.notation import from_plain  # noqa: E402
+from suffice.tabular.settings import from_plain  # noqa: E402
 from suffice.tabular.table import Recipe  # noqa: E402
 
 runner = typer_testing.CliRunner()

@@ -15,10 +15,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from suffice.tabular import Limits, TableError, csv_file, read
-from suffice.tabular import table as module
-from suffice.tabular.entries import NOTHING
-from suffice.tabular.notation import NUMBER
+from suffice.tabular import Limits, TableError, read, reading
+from suffice.tabular.entries import NOTHING, NUMBER, quoted
 
 
 def written(tmp_path, content, name="data.csv"):
@@ -156,7 +154,8 @@ def test_a_few_entries_that_are_not_numbers_are_missing_and_told(tmp_path):
     path = written(tmp_path, "age,b\n" + 30 * "4,x\n" + "unknown,x\n" + 5 * "5,x\n" + "?,x\n")
     table = read(path)
     assert table["age"].kind == "numeric" and np.isnan(table["age"].values[[30, 36]]).all()
-    assert (table["age"].stray.count, table["age"].stray.line, table["age"].stray.entry) == (1, 32, "unknown")
+    stray = table["age"].strays[0]
+    assert (stray.count, stray.line, stray.entry) == (1, 32, "unknown")
     assert "column 'age': 1 of 37 entries is not a number (line 32 has 'unknown'); treated as missing" in table.notes
     assert "column 'age': 1 entry such as '?' (line 38) taken for missing" in table.notes
 
@@ -164,13 +163,13 @@ def test_a_few_entries_that_are_not_numbers_are_missing_and_told(tmp_path):
 def test_names_and_entries_cannot_write_on_a_terminal(tmp_path):
     table = read(written(tmp_path, "a\x1b[31m,b\n" + 20 * "4,x\n" + "\x1b]0;title\x07,x\n"))
     assert all(note.isprintable() for note in table.notes) and table.notes
-    assert module.quoted("\x1b[2J" * 100).isprintable() and len(module.quoted("x" * 1000)) <= 60
+    assert quoted("\x1b[2J" * 100).isprintable() and len(quoted("x" * 1000)) <= 60
 
 
 def test_blocks_do_not_show(tmp_path, monkeypatch):
     text = "n,t,b\n" + "".join(f"{i / 7!r},{'even' if i % 2 == 0 else i},{i % 3 == 0}\n" for i in range(500))
     whole = read(written(tmp_path, text))
-    monkeypatch.setattr(csv_file, "BLOCK", 10)
+    monkeypatch.setattr(reading, "BLOCK", 10)
     parts = read(written(tmp_path, text))
     assert values(whole, "n") == values(parts, "n") == [i / 7 for i in range(500)]
     assert values(whole, "t") == values(parts, "t") and values(whole, "b") == values(parts, "b")

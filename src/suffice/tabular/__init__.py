@@ -1,18 +1,20 @@
 """Tables of data, from the command line: read a file, prepare its columns, tune a model, keep all of it in a folder.
 
-notation, entries               how people write numbers and dates; what the entries of a column are
-table, csv_file, parquet, parts a table in memory, and one in parts on a cluster, with the same methods
-summaries, targets, columns     rules: what a column is for, what is predicted, the problem for a search
-cautions, comparing             what looks like a mistake; choices looked at on held-out rows
-groups, models, preparation     groups of columns, estimators by name, columns prepared for them
-settings, run, outcome, live    what is asked for, the run in its folder, what it has found and how that is told
-measure, predict, certify       scores, predictions for new files, how exactly a model was fitted
-model_file                      files of fitted models
+settings             models by name, and what may be asked for
+entries, reading     how people write numbers and dates, what the entries of a column are; CSV and parquet files
+table, parts         a table in memory, and one in parts on a cluster, with the same methods
+columns, targets     rules: what a column is for, what is predicted
+preparation, problem columns prepared for a model, and the problem for a search
+run, live            the run in its folder, what it has found and how that is told
+predict, certify     predictions for new files, how exactly a model was fitted
+model_file           files of fitted models
 """
 
 from typing import Any
 
-from suffice.tabular.table import Limits, Reading, Table, TableError, read
+from suffice.tabular.entries import TableError
+from suffice.tabular.reading import read
+from suffice.tabular.table import Limits, Reading, Table
 
 __all__ = ["Limits", "Reading", "Table", "TableError", "read", "tune_frame"]
 

@@ -14,10 +14,11 @@ import numpy as np
 
 from suffice.certifying import FitReport, certify
 from suffice.report.formats import bound, short_interval
-from suffice.tabular.entries import Array, listed, quoted
+from suffice.tabular.entries import Array, TableError, listed, quoted
 from suffice.tabular.model_file import blamed, load_file, model_file
+from suffice.tabular.reading import read
 from suffice.tabular.run import digest_of, load, read_settings
-from suffice.tabular.table import Table, TableError, read
+from suffice.tabular.table import Table
 from suffice.tabular.targets import known_labels, plain
 
 
@@ -43,7 +44,8 @@ def certify_file(file: Path, path: str, target: str, weights: str | None = None,
     with blamed(file):
         known = getattr(model, "feature_names_in_", None)
         names = [name for name in table.names if name not in special] if known is None else list(map(str, known))
-    _require([*names, *special], table, path)
+    if missing := [name for name in (*names, *special) if name not in table.names]:
+        raise TableError(f"{quoted(path)} has no {listed(missing)}: it has {listed(table.names)}")
     rows = ~table[target].missing
     weight = None if weights is None else np.asarray(table[weights].values, dtype=np.float64)[rows]
     X = table.frame(names)[rows]
@@ -63,12 +65,6 @@ def lines(found: FitReport) -> list[str]:
         f"Predictions  within {bound(found.prediction_error, up=True)} on these rows",
         f"Score        {found.score:.7g}, the exact model's {short_interval(*found.score_interval)} ({found.scoring})",
     ]
-
-
-def _require(names: list[str], table: Table, path: str) -> None:
-    missing = [name for name in names if name not in table.names]
-    if missing:
-        raise TableError(f"{quoted(path)} has no {listed(missing)}: it has {listed(table.names)}")
 
 
 def _targets(model: Any, table: Table, target: str, rows: Array) -> Array:

@@ -1,294 +1,251 @@
-"""From a table to a problem: which column is what, and a pipeline that takes the table as it is.
+"""What becomes of a column: numbers, categories, or nothing.
 
-What the target asks for is decided in `suffice.tabular.targets`. Every other column is used unless it is of no use:
+A `Summary` has all that decides, as numbers that are known of any rows and add up over parts of a table. The rules are
+made of nothing else, so they are the same for a table in memory, which is one part, and for one in many.
 
-- *numeric* (also true and false): missing entries become the median, a separate column marks where they were, and all
-  of it is standardised;
+- *numeric* (also true and false): used as numbers, see `suffice.tabular.preparation`;
 - *categorical* (text, or by request): one column of zeros and ones per level, missing being a level, too. With
   `--max-levels`, or where there are more than `WIDTH` levels in all, the rarest share one column, `other`, and so do
   levels that a fitted model has never seen. Otherwise even levels of one row have their own column, since the penalty
   deals with them better than joining does: joined below 2 (5) rows, R^2 of held-out rows falls from 0.81 to 0.80 (0.75)
   for 140 levels of very different size in 1500 rows, and from 0.73 to 0.68 (0.63) for 500. A new level then has the
   effect of none, that of the average row;
-- *dates*: numbers and categories (`suffice.tabular.dates`);
-- *left out*, with a note: columns with one value or none, and nested values; and those in which nearly every row has a
-  value of its own (text with more than 30 levels, more than half as many as rows; numbers that count the rows; whole
-  numbers all different under a name such as id), unless held-out rows say that they hold the answer
-  (`suffice.tabular.comparing`).
+- *left out*, with a note: columns with one value or none, nested values, and those in which nearly every row has a
+  value of its own: text with more than 30 levels, more than half as many as rows; whole numbers all different under a
+  name such as id, or that count the rows: n > 30 of them from 0 or 1 on, consecutive in the order of the rows, or dense
+  (their range is below 3 n: n different numbers out of so few come about by counting, not by measuring). If they begin
+  elsewhere, they may be years or positions: they are used, with a warning.
 
-What looks like a mistake of the table, row numbers and columns that give the target away, gets a warning
-(`suffice.tabular.cautions`). Medians, means and levels are those of the training rows of each fold: all transformers
-are scikit-learn's own and part of the pipeline that is tuned.
+There is a warning of columns that give the target away, too. A column does so if its levels (of 5 rows each, at least
+on average), or one interval of its numbers for each class, tell the class of 99.5 % of the rows, or if its correlation
+with the target (that of its levels' means) is above 0.999. Such columns are mostly another form of the target, or were
+written down after it was known; a model with them is of no use for rows that are new.
 """
 
 from __future__ import annotations
 
-import difflib
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import KFold, StratifiedKFold
-from sklearn.pipeline import Pipeline
 
-from suffice.sklearn.adapters import find_adapter
-from suffice.tabular import cautions, comparing
-from suffice.tabular.entries import Array, listed, quoted
-from suffice.tabular.groups import REST, ColumnsOf, read_groups
-from suffice.tabular.models import MODELS, SIGNED, Task, estimator_of
-from suffice.tabular.parts import AnyTable
-from suffice.tabular.preparation import preparation_of
-from suffice.tabular.settings import ColumnSettings, Settings
-from suffice.tabular.summaries import FEW, ONE_VALUE, Summary
-from suffice.tabular.table import Recipe, TableError
-from suffice.tabular.targets import Target, target_of
+from suffice.tabular.entries import Array, Column, Kind, listed, quoted
+from suffice.tabular.settings import ColumnSettings
 
-LOG_LOSS = "neg_log_loss"
+WARNING = "warning: "  # how notes begin that nobody should overlook
+IDENTIFIER = re.compile(
+    r"(^|[_\s\-.:])(?i:id|idx|index|uuid|key|obs|rownum|row|rownames?|(row|case|serial)[_\s\-.]?(no|nr|number|names?))$"
+    r"|[a-z]I[dD]$|^Unnamed: 0$",
+    re.ASCII,
+)
+CODED = re.compile(
+    r"(^|[_\s\-.:])(hr|hours?|mnth|months?|week_?day|day_?of_?week|dow|wday|quarter|qtr|season|zip(_?code)?|post(al)?_?code"
+    r"|plz|code)$",
+    re.ASCII | re.IGNORECASE,
+)
+FEW = 30  # different texts that a column may have whatever the number of rows
+DENSE = 3
+MOST_TEXTS, MOST_NUMBERS = 20_000, 200  # different values that are counted one by one
 WIDTH = 5_000  # columns that categories may become in all; matrices of this size squared have 200 MB
-DENSE = 40_000_000  # entries up to which the prepared table is a dense matrix; a search then takes some 3 GB
-KNOWN: dict[str, tuple[Callable[[Array], Array], str]] = {
-    "weights": (lambda x: x >= 0.0, "rows count as much as {} says, in training and in scores"),
-    "exposure": (lambda x: x > 0.0, "the mean is proportional to {}, which has no coefficient"),
-    "offset": (np.isfinite, "a known part of the linear predictor is {}, which has no coefficient"),
-}  # what columns with a part of their own must hold
+ONE_VALUE = "it has one value only"
+ROWS, COLUMNS = 5_000, 2_000  # how many are looked at for what tells the target
+SEPARATED, CORRELATED = 0.995, 0.999
 
 
-@dataclass(frozen=True, eq=False)
-class TableProblem:
-    """What a search is given."""
+@dataclass(frozen=True)
+class Summary:
+    """Of some rows of a column."""
 
-    X: Any  # a pandas DataFrame with the columns that are used, as they are
-    y: Array
-    task: Task
-    model: str
-    estimator: Pipeline
-    space: dict[str, None]  # the penalties, over ranges that the data give
-    cv: Any
-    numeric: tuple[str, ...]
-    categorical: tuple[str, ...]
-    notes: tuple[str, ...]
-    recipe: Recipe
-    weight: Array | None = None
-    labels: tuple[Any, Any] | None = None  # what 0 and 1 in y stand for, if the positive class was chosen
-    log_target: bool = False  # whether y is the logarithm of the target
-    groups: Mapping[str, ColumnsOf] | None = None
+    name: str
+    kind: Kind
+    known: int
+    missing: int
+    different: int | None  # values; None: nobody knows
+    levels: Mapping[Any, int] | None  # in order, with their rows; None: too many
+    low: float = math.inf
+    high: float = -math.inf
+    whole: bool = True
+    rising: bool = True  # strictly, in the order of the rows
+    falling: bool = True
+    origin: str = ""  # as of a `Column`
+    what: str = ""
 
-    def optimised(self, scoring: str | None) -> str:
-        """The smooth score that is optimised if this one is asked for."""
-        smooth = find_adapter(self.estimator[-1]).scorings
-        if scoring is None:  # of probabilities the log loss, which people compare models by
-            return LOG_LOSS if LOG_LOSS in smooth else smooth[0]
-        return scoring if scoring in smooth else smooth[0]
+    @classmethod
+    def of(cls, column: Column, values: Array) -> Summary:
+        text = column.kind == "text"
+        absent = np.array([value is None for value in values], dtype=bool) if text else np.isnan(values)
+        there = values[~absent]
+        levels, counts = np.unique(there.astype(str) if text else there, return_counts=True)
+        few = len(levels) <= (MOST_TEXTS if text else MOST_NUMBERS)
+        known = dict(zip(levels.tolist(), counts.tolist(), strict=True)) if few else None
+        made = (column.name, column.kind, len(there), int(absent.sum()), len(levels), known)
+        if text or not len(there):
+            return cls(*made, origin=column.origin, what=column.what)
+        steps, whole = np.diff(there), bool((levels == np.round(levels)).all())
+        order = bool((steps > 0).all()), bool((steps < 0).all())
+        return cls(*made, float(levels[0]), float(levels[-1]), whole, *order, column.origin)
 
-    def weights_of(self, rows: Any) -> dict[str, Array]:
-        """The weights of these rows as an argument of `fit` and of scorers; none where all count the same."""
-        return {} if self.weight is None else {"sample_weight": self.weight[rows]}
+    def then(self, other: Summary) -> Summary:
+        """With the rows that follow."""
+        levels = None
+        if self.levels is not None and other.levels is not None:
+            levels = dict(sorted((Counter(self.levels) + Counter(other.levels)).items()))
+            levels = levels if len(levels) <= (MOST_TEXTS if self.kind == "text" else MOST_NUMBERS) else None
+        known = self.known + other.known
+        rising = self.rising and other.rising and (not other.known or self.high < other.low)
+        falling = self.falling and other.falling and (not other.known or self.low > other.high)
+        different = len(levels) if levels is not None else known if rising or falling else None
+        return Summary(
+            self.name, self.kind, known, self.missing + other.missing, different, levels, min(self.low, other.low),
+            max(self.high, other.high), self.whole and other.whole, rising, falling, self.origin,
+        )  # fmt: skip
 
     @property
-    def classes(self) -> int:
-        return len(np.unique(self.y)) if self.task == "classification" else 0
+    def categories(self) -> int:
+        """Missing is one, too."""
+        return (self.different or 0) + bool(self.missing)
+
+    @property
+    def useless(self) -> str:
+        """Why nobody can use a column; empty if it may be of use."""
+        if self.kind == "other":
+            return f"{self.what} is neither numbers nor text"
+        if self.known == 0:
+            return "it has no values"
+        if self.kind == "text" and self.different is None:
+            return f"it has more than {MOST_TEXTS:,} different texts"
+        return ONE_VALUE if self.different == 1 and not self.missing else ""
+
+    @property
+    def identifying(self) -> str:
+        """How a column identifies rows; empty if it does not."""
+        count = self.different
+        if self.kind == "text" and count is not None and count > max(FEW, 0.5 * self.known):
+            return f"{count:,} different texts in {self.known:,} rows"
+        if not self._all_different:
+            return ""
+        if self.low in (0.0, 1.0) and self._dense:
+            ordered = (self.rising or self.falling) and self.high - self.low == self.known - 1
+            numbers = f"its {self.known:,} different whole numbers from {self.low:.0f} to {self.high:.0f}"
+            return "it counts the rows" if ordered else f"{numbers} look like row numbers"
+        return "it looks like an identifier" if IDENTIFIER.search(self.name) else ""
+
+    @property
+    def _all_different(self) -> bool:
+        return self.kind == "numeric" and self.whole and self.different == self.known > FEW
+
+    @property
+    def _dense(self) -> bool:
+        return self.high - self.low < DENSE * self.known
+
+    @property
+    def caution(self) -> str:
+        """A note on numbers that are used as numbers, and may be numbers of rows or names of something."""
+        name, levels = quoted(self.name), len(self.levels or ())
+        if self.whole and 3 <= levels <= 100 and CODED.search(self.name):
+            return f"column {name} holds {levels} different whole numbers: --categorical {name} if they are codes"
+        if not self._all_different or not (self._dense or self.rising or self.falling):
+            return ""
+        how = "in the order of the rows" if self.rising or self.falling else "nearly without gaps"
+        return (
+            f"{WARNING}column {name} holds {self.known:,} different whole numbers {how}: "
+            f"if they only number the rows, leave them out with --drop {name}"
+        )
 
 
-def pose(table: AnyTable, settings: Settings) -> TableProblem:
-    """The problem that a table poses; `TableError` if it poses none."""
-    target, parts = settings.target, {name: getattr(settings, name) for name in ("exposure", "offset")}
-    known_parts = {role: name for role, name in parts.items() if name is not None}
-    groups = None if settings.groups is None else read_groups(settings.groups)
-    check_names(table.names, table.origins, settings, *(groups or ()))
-    for name, use in ((target, "predicted"), *((name, "categories") for name in settings.categorical)):
-        if name not in table.names:
-            raise TableError(f"column {quoted(name)} holds dates, which cannot be {use}")
-    notes = list(table.notes)
-    known = target_of(table, settings, notes)
-    rows = known.rows
-    roles = {"weights": settings.weights, **known_parts}
-    special = {
-        role: _known(table, name, role, known, target, notes) for role, name in roles.items() if name is not None
-    }
-    unused = left_out(settings)
-    used = [name for name in table.names if name not in unused]
-    summaries = {one.name: one for one in table.summaries(used, rows) if one.origin not in unused}
-    numeric, levels, doubtful = _features(summaries, settings, notes)
-    known = _compared(table, settings, known, summaries, numeric, levels, doubtful, notes)
-    if not numeric and not levels:
-        hint = f": --keep uses {listed([*doubtful])}" if doubtful else ""
-        raise TableError(f"there is no column to learn from besides the target{hint}")
-    if settings.non_negative and known.model not in SIGNED:
-        raise TableError(f"--non-negative goes with --model {', '.join(SIGNED)}, got {known.model}")
-    most = _most_levels(levels, settings.max_levels, WIDTH if table.joins_levels else math.inf, notes)
-    dense = len(known.y) * (2 * len(numeric) + _width(levels, most)) <= DENSE
-    before = preparation_of(numeric, tuple(levels), most, tuple(known_parts.values()), dense=dense)
-    X, before = table.rows_for(before, numeric, [summaries[name] for name in levels], rows)
-    estimator = estimator_of(known.model, {role: k for k, role in enumerate(known_parts)}, settings.non_negative)
-    used, some = [*known_parts.values(), *numeric, *levels], sample(rows, cautions.ROWS)
-    notes += cautions.telling(table.frame(used, some), known.y_of(some), known.task, set(levels))
-    origins = {name: summaries[name].origin or name for name in (*numeric, *levels)}
-    names, chosen = MODELS[known.model].penalties, _grouped(groups, origins)
-    if chosen is not None:
-        names = tuple(f"{name}_{group}" for name in names for group in chosen)
-    splitter = StratifiedKFold if known.task == "classification" else KFold
-    cv = table.folds(splitter, settings.cv, settings.seed, notes)
-    needs = tuple(dict.fromkeys([*known_parts.values(), *origins.values()]))
-    recipe = Recipe(target, needs, tuple(levels), table.reading)
-    return TableProblem(
-        X, known.y, known.task, known.model, Pipeline([("prepare", before), ("model", estimator)]),
-        dict.fromkeys(names), cv, tuple(numeric), tuple(levels), tuple(notes), recipe.needed(),
-        special.get("weights"), known.labels, known.log, chosen,
-    )  # fmt: skip
-
-
-def sample(rows: Array, most: int) -> Array:
-    """The numbers of some of the rows that are used."""
-    used = np.flatnonzero(rows)
-    return used if len(used) <= most else np.sort(np.random.default_rng(0).choice(used, most, replace=False))
-
-
-def left_out(settings: Settings) -> set[str]:
-    """Columns that no coefficient is for."""
-    special = (settings.weights, settings.event, settings.exposure, settings.offset)
-    return {settings.target, *settings.drop, *(name for name in special if name is not None)}
-
-
-def check_names(names: Sequence[str], origins: Sequence[str], settings: Settings, *more: str) -> None:
-    """Whether there are the columns that the settings name; `origins` are those of the file."""
-    there = tuple(dict.fromkeys((*origins, *names)))
-    for name in (*left_out(settings), *settings.keep, *settings.categorical, *more):
-        if name in there:
-            continue
-        near = difflib.get_close_matches(name, there, n=3, cutoff=0.6)
-        lower = [other for other in there if other.lower() == name.lower()]
-        close = list(dict.fromkeys([*lower, *near]))
-        hint = f"did you mean {' or '.join(map(quoted, close))}?" if close else f"there are {listed(origins)}"
-        raise TableError(f"there is no column {quoted(name)}: {hint}")
-
-
-def _known(table: AnyTable, name: str, role: str, target: Target, of: str, notes: list[str]) -> Array:
-    """A column that is weights, an exposure or an offset."""
-    if name == of:
-        raise TableError(f"the target {quoted(name)} cannot be the {role}, too")
-    column = table[name] if name in table.names else None  # which holds dates
-    if column is None or column.kind not in ("numeric", "boolean"):
-        raise TableError(f"the {role} {quoted(name)} {'are' if role == 'weights' else 'is'} not numbers")
-    values, (good, note) = column.values[target.rows], KNOWN[role]
-    bad = np.flatnonzero(~good(values))
-    if len(bad):
-        what = "missing" if np.isnan(values[bad[0]]) else f"{values[bad[0]]:g}"
-        line = table.lines[target.rows][bad[0]]
-        raise TableError(f"the {role.removesuffix('s')} {quoted(name)} is {what} in line {line}")
-    if role == "weights" and not values.any():
-        raise TableError(f"the weights {quoted(name)} are all zero")
-    notes.append(note.format(quoted(name)))
-    return values
-
-
-def _grouped(groups: Mapping[str, str] | None, names: Mapping[str, str]) -> dict[str, ColumnsOf] | None:
-    """Groups of the columns that are used, of which `names` has the columns of the file."""
-    if groups is None:
-        return None
-    of = {name: groups.get(name, groups.get(origin, REST)) for name, origin in names.items()}
-    found = list(dict.fromkeys([*groups.values(), *of.values()]))
-    used = [group for group in found if group in of.values()]
-    if len(used) < 2:
-        raise TableError(f"--groups leaves one group only of the columns that are used, {quoted(used[0])}")
-    everything = tuple(names)
-    return {group: ColumnsOf(tuple(name for name in of if of[name] == group), everything) for group in used}
-
-
-# The columns
-
-
-def _features(
+def features(
     columns: Mapping[str, Summary], wish: ColumnSettings, notes: list[str]
-) -> tuple[list[str], dict[str, int], dict[str, str]]:
+) -> tuple[list[str], dict[str, int], list[str]]:
     """Numeric columns, categorical ones with the number of their levels, and those in which every row has a value of
-    its own, with the reason to leave them out."""
+    its own, which are left out."""
     numeric: list[str] = []
     levels: dict[str, int] = {}
-    doubtful: dict[str, str] = {}
+    doubtful: list[str] = []
     for name, column in columns.items():
-        kept = bool({name, column.origin} & {*wish.keep}) or name in wish.categorical
+        left_out = f"column {quoted(name)} is left out:"
+        kept = bool({name, column.origin} & {*wish.keep}) or name in wish.categorical or bool(column.origin)
         if no_use := column.useless:
             if not (column.origin and no_use == ONE_VALUE):  # a year that all dates share is nothing to tell of
-                notes.append(f"column {quoted(name)} is left out: {no_use}")
-        elif not (kept or column.origin) and (reason := column.identifying):
-            doubtful[name] = reason
+                notes.append(f"{left_out} {no_use}")
+        elif not kept and (reason := column.identifying):
+            notes.append(f"{left_out} {reason} (--keep uses it)")
+            doubtful.append(name)
         elif column.kind == "text" or name in wish.categorical:
             levels[name] = column.categories
         else:
-            if not (kept or column.origin) and column.caution:
+            if not kept and column.caution:
                 notes.append(column.caution)
             numeric.append(name)
     return numeric, levels, doubtful
 
 
-def _compared(
-    table: AnyTable,
-    settings: Settings,
-    target: Target,
-    summaries: Mapping[str, Summary],
-    numeric: list[str],
-    levels: dict[str, int],
-    doubtful: Mapping[str, str],
-    notes: list[str],
-) -> Target:
-    """The target with the model that predicts held-out rows better, where a rule has chosen it; columns that hold the
-    answer, and were to be left out, join the others."""
-    coded = [name for name in numeric if table.joins_levels and _coded(summaries[name], settings)]
-    if target.model == "cox" or not (doubtful or target.counts or coded):
-        notes += [f"column {quoted(one)} is left out: {reason} (--keep uses it)" for one, reason in doubtful.items()]
-        return target
-    sizes = {name: summaries[name].categories for name in (*doubtful, *coded)}
-    texts = {name for name in doubtful if summaries[name].kind == "text"}
-    width = 2 * len(numeric) + sum(levels.values()) + sum(sizes[name] for name in (*texts, *coded))
-    some = sample(target.rows, comparing.most_rows(width))
-    look = comparing.SampledRows(
-        table.frame([*numeric, *levels, *doubtful], some),
-        target.y_of(some),
-        target.task == "classification",
-        lambda numbers, others: preparation_of(numbers, others, WIDTH, dense=True),
-    )
-    categorical = [*levels]
-    notes += comparing.codes(look, numeric, categorical, coded)
-    for one, used, note in comparing.columns(look, numeric, categorical, doubtful, texts):
-        notes.append(note)
-        if used:
-            (categorical if one in texts else numeric).append(one)
-    levels.update({name: sizes[name] for name in categorical if name not in levels})
-    if not target.counts or not (numeric or levels):
-        return target
-    counted, squares, counts = comparing.family(look, numeric, categorical)
-    model, other = ("poisson", "elastic-net") if counted else (target.model, "poisson")
-    errors = f"{counts:.2g} of the mean's squared error by Poisson regression, {squares:.2g} by squares"
-    notes.append(
-        f"the target {quoted(settings.target)} holds whole numbers, and held-out rows have {errors}: "
-        f"{'Poisson' if counted else 'linear'} regression, unless --model {other}"
-    )
-    return replace(target, model=model)
-
-
-def _coded(column: Summary, wish: ColumnSettings) -> bool:
-    """Whether numbers may be names of something, which a look can tell."""
-    few = column.levels is not None and 3 <= len(column.levels) <= comparing.MOST_CODES
-    return few and column.whole and column.name not in wish.keep and bool(comparing.CODED.search(column.name))
-
-
-def _width(levels: Mapping[str, int], most: int) -> int:
+def columns_for(levels: Mapping[str, int], most: int) -> int:
     """Columns that categories become if each has this many levels of its own at most, and `other`."""
     return sum(min(count, most) + 1 for count in levels.values())
 
 
-def _most_levels(levels: Mapping[str, int], wish: int | None, width: float, notes: list[str]) -> int:
-    """How many levels of a categorical column may have a column of their own."""
+def most_levels(levels: Mapping[str, int], wish: int | None, width: float, notes: list[str]) -> int:
+    """How many levels of a categorical column may have a column of their own, of so many columns in all."""
     most = max([2, *levels.values()]) if wish is None else wish
-    if _width(levels, most) > width:
-        most = max(k for k in range(2, most + 1) if k == 2 or _width(levels, k) <= width)
+    if columns_for(levels, most) > width:
+        most = max(k for k in range(2, most + 1) if k == 2 or columns_for(levels, k) <= width)
     for name, count in levels.items():
         if FEW < count <= most:
             notes.append(f"column {quoted(name)} has {count:,} levels, each with a coefficient")
     if cut := [name for name, count in levels.items() if count > most]:
         why = "--max-levels" if most == wish else f"more than {width:,.0f} columns would be too many"
-        notes.append(f"column{'s' if len(cut) > 1 else ''} {listed(cut, 3)}: beyond the {most:,} most frequent levels, "
-                     f"all join 'other' ({why})")  # fmt: skip
+        beyond = f"beyond the {most:,} most frequent levels, all join 'other' ({why})"
+        notes.append(f"column{'s' if len(cut) > 1 else ''} {listed(cut, 3)}: {beyond}")
     return most
+
+
+def telling(X: Any, y: Array, task: str, categorical: set[str]) -> Iterator[str]:
+    """Warnings of columns, of some rows, that tell the target by themselves."""
+    if len(y) < 20:
+        return
+    for name in list(X.columns)[:COLUMNS]:
+        values = X[name].to_numpy()
+        if name in categorical:
+            values = np.unique([str(value) for value in values], return_inverse=True)[1]
+            if 5 * (values.max() + 1) > len(y):
+                continue
+        known = ~np.isnan(values.astype(float))
+        if known.mean() < 0.5 or known.sum() < 20:
+            continue
+        if task == "classification":
+            how = _told_class(values, np.unique(y, return_inverse=True)[1], known, ordered=name not in categorical)
+        else:
+            how = _told_number(values[known].astype(float), y[known], averaged=name in categorical)
+        if how:
+            yield (
+                f"{WARNING}column {quoted(name)} {how}: if it is not known before the target is, "
+                f"leave it out with --drop {quoted(name)}"
+            )
+
+
+def _told_class(values: Array, code: Array, known: Array, *, ordered: bool) -> str:
+    most = np.bincount(code).max() / len(code)
+    level = np.unique(values[known], return_inverse=True)[1]
+    table = np.zeros((level.max() + 1, code.max() + 1))
+    np.add.at(table, (level, code[known]), 1.0)
+    right = table.max(axis=1).sum() + most * np.sum(~known)
+    if ordered:  # a row between those of another class makes two changes more than one for every class
+        changes = np.count_nonzero(np.diff(table.argmax(axis=1)))
+        right -= max(changes - code.max(), 0) / 2.0
+    share = right / len(code)
+    told = share >= SEPARATED and most <= SEPARATED - 0.02
+    return f"tells the class of {100 * share:.1f} % of the rows by itself" if told else ""
+
+
+def _told_number(x: Array, y: Array, *, averaged: bool) -> str:
+    if averaged:
+        level = x.astype(int)
+        x = (np.bincount(level, weights=y) / np.maximum(np.bincount(level), 1))[level]
+    if np.ptp(x) == 0.0 or np.ptp(y) == 0.0:
+        return ""
+    correlation = float(np.corrcoef(x, y)[0, 1])
+    return f"has correlation {correlation:.5f} with the target" if abs(correlation) > CORRELATED else ""

@@ -1,71 +1,91 @@
-"""What the entries of a column are: numbers, true and false, dates, or text.
+"""What the entries of a column are, and how people write them: `1200.5`, `$1,200.50`, `1.200,50 €`, `12.3%`, `(1,200)`,
+`14:30`, `31.12.2024`.
 
 - Spaces around an entry do not count. It is missing if it is empty, one of the words that pandas takes for missing
   (`MISSING`), or one of those that people use besides (`BLANKS`: a dash, a question mark, a point, errors of
   spreadsheets). In a column of text only some of the latter are, and a dash is not if there is a plus sign, too.
-- A column is *numeric* if its entries are numbers, *date* if they are dates, *boolean* if they are true or false (1 and
-  0), else *text*. A column that is numeric but for at most a tenth of its entries is numeric, and these strays are
-  missing. Of several ways to write numbers (`suffice.tabular.notation`) the one with the fewest strays is taken.
-- Numbers may be *names*, and are text then: whole numbers of one width with leading zeros, or with entries among them
-  that have a letter, 136A.
-- Dates whose days and months cannot be told apart in any entry of the column, 03/04/2024, stay text.
-- Where 1,234 may be a decimal fraction or thousands, other columns of the file decide if they are clear; else it is
-  what is usual: thousands in a file with commas between fields and after a currency, a decimal comma otherwise. 1.234
-  is a decimal fraction, unless other columns have decimal commas and none has decimal points.
+- A column is *numeric* if its entries are numbers, *date* if they are dates, *boolean* if they are true or false, else
+  *text*. One that is numeric but for at most a tenth of its entries is numeric, and these strays are missing. Of
+  several forms the one with the fewest strays is taken.
+- Whole numbers of one width with leading zeros are *names*, and are text.
+- Thousands are groups of exactly three digits, so `1,5` can only have a decimal comma and `1,234,567` only thousands.
+  Where all entries may be either, `1,234` or `1.234`, the decimal mark is that of the other columns if they agree. If
+  they do not tell, a comma sets thousands apart in a file with commas between fields and after a currency.
+- A column has one currency or none. If it has percent signs, every entry but 0 must have one, since 5% and 0.05 cannot
+  be told apart otherwise. Percents stay what is written: 12.3% is 12.3.
+- Dates are ISO 8601 as people write it, `2024-03-31`, `2024/3/31`, `2024-03`, with times `14:30:05.5` after a space or
+  a `T`, and `Z` or `+02:00` at the end; or the day comes first, `31/12/2024`, `31.12.2024`, or the month. Where days
+  and months cannot be told apart in any entry, they stay text. An entry becomes t, seconds since 1970 in UTC, the
+  column `NAME: days`, t / 86400, `NAME: year` and, as categories, whose effects need not rise or fall, `NAME: month`,
+  `NAME: weekday` and, where there are times of the day, `NAME: hour`.
 - Infinite entries, and those beyond 1e100, are missing, too.
 
-Whatever is treated in such a way is reported in the notes. The `Form` of every column says how it was read, so that
-another file can be read in the same way, whatever is in it.
+Whatever is treated in such a way is reported in the notes. The `Form` of a column says how it was read, so that another
+file can be read in the same way, whatever is in it.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suffice.tabular.notation import (
-    DAY,
-    PLAIN,
-    Form,
-    Kind,
-    Reader,
-    ambiguous,
-    candidates,
-    parts_of_dates,
-    plain_number,
-    reader,
-    sets_thousands_apart,
-)
+Kind = Literal["numeric", "boolean", "text", "date", "other"]
+Order = Literal["ymd", "dmy", "mdy"]
+Array = NDArray[Any]
 
 MISSING = {
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
     "NULL", "NaN", "None", "n/a", "nan", "null",
 }  # fmt: skip
-IN_TEXT = {"?", "??", "-", "--", "\u2013", "\u2014", "n.a.", "N.A."}
+DASHES = {"-", "--", "\u2013"}
+IN_TEXT = DASHES | {"?", "??", "\u2014", "n.a.", "N.A."}
 BLANKS = IN_TEXT | {".", "..", "...", "na", "#DIV/0!", "#NULL!", "#REF!", "#VALUE!", "#NUM!", "#NAME?"}
 NOTHING = MISSING | BLANKS
 BOOLEANS = {"true": 1.0, "True": 1.0, "TRUE": 1.0, "false": 0.0, "False": 0.0, "FALSE": 0.0}
 
-WRONG = {
-    "date": ("not a date", "not dates"),
-    "boolean": ("not true or false", "not true or false"),
-    "percent": ("no percent", "not percents"),
-}  # what one stray entry of a column is, and several are
 STRAYS = 0.1  # the share of entries that a numeric column may have besides numbers
 LARGEST = 1e100  # squares of sums of such numbers are still finite
-PADDED = re.compile(r"(?:^|\0)\s*0\d+\s*(?:\0|$)", re.ASCII)  # in entries that \0 separates
-LETTERED = re.compile(r"\d+[A-Za-z]|[A-Za-z]{1,3}\d+", re.ASCII)
-NAMES = "names, since zeros lead or letters stand among the numbers"
 SAMPLE = 200  # entries that are not plain numbers, from which other ways to write them are guessed
 
-Array = NDArray[Any]
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+SPECIAL = re.compile(r"[+-]?(inf(inity)?|nan)", re.ASCII | re.IGNORECASE)
+PADDED = re.compile(r"(?:^|\0)\s*0\d+\s*(?:\0|$)", re.ASCII)  # in entries that \0 separates
+CURRENCY = re.compile(r"[$€£¥₹₽₩₺฿]|\b(?:USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD|SEK|NOK|DKK|PLN|BRL)\b|\bkr\b|R\$")
+_SPACES = "\u0020\u00a0\u202f\u2009'\u2019"  # what stands between thousands besides the comma and the point
+_BODIES = {
+    mark: re.compile(
+        rf"([1-9]\d{{0,2}}(?P<g>[{other}{_SPACES}])\d{{3}}(?:(?P=g)\d{{3}})*|\d+)?({re.escape(mark)}\d*)?([eE][+-]?\d+)?",
+        re.ASCII,
+    )
+    for mark, other in ((".", ","), (",", "."))
+}
+_THOUSANDS = re.compile(rf"\d[.,{_SPACES}]\d{{3}}(?!\d)", re.ASCII)
+_CLOCK = re.compile(r"(\d{1,2}):([0-5]\d)(?::([0-5]\d(?:\.\d+)?))?", re.ASCII)
+
+DAY = 86400.0
+_TIME = r"(?:[T ]\s*(?P<H>\d{1,2}):(?P<M>\d{2})(?::(?P<S>\d{2})(?:[.,](?P<F>\d{1,9}))?)?\s*(?P<Z>Z|[+-]\d{2}:?\d{2})?)?"
+_DATES: dict[Order, re.Pattern[str]] = {
+    "ymd": re.compile(rf"(?P<y>\d{{4}})(?P<s>[-/])(?P<m>\d{{1,2}})(?:(?P=s)(?P<d>\d{{1,2}}))?{_TIME}", re.ASCII),
+    "dmy": re.compile(rf"(?P<d>\d{{1,2}})(?P<s>[-/.])(?P<m>\d{{1,2}})(?P=s)(?P<y>\d{{4}}){_TIME}", re.ASCII),
+    "mdy": re.compile(rf"(?P<m>\d{{1,2}})(?P<s>[-/])(?P<d>\d{{1,2}})(?P=s)(?P<y>\d{{4}}){_TIME}", re.ASCII),
+}  # points are between day and month only
+_ORDERS = {"ymd": "", "dmy": ", the day before the month", "mdy": ", the month before the day"}
+_START = datetime(1970, 1, 1, tzinfo=UTC)
+_MONTHS = np.array(["January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
+                    "November", "December"], object)  # fmt: skip
+_DAYS = np.array(["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"], object)
+_HOURS = np.array([f"{hour:02d}" for hour in range(24)], object)
+
+
+class TableError(ValueError):
+    """A file is not a table that can be used; the message says why, and where."""
 
 
 def listed(names: Sequence[str], most: int = 8) -> str:
@@ -80,13 +100,109 @@ def quoted(text: Any, most: int = 60) -> str:
     return shown if len(shown) <= most else f"{shown[: most - 4]}...{shown[0]}"
 
 
+def plural(count: int, one: str, many: str = "") -> str:
+    """So many things."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+@dataclass(frozen=True)
+class Form:
+    """How the entries of a column are written."""
+
+    kind: Kind = "numeric"
+    decimal: Literal[".", ","] = "."
+    grouped: bool = False  # whether thousands may be set apart
+    currency: str = ""
+    percent: bool = False
+    clock: bool = False  # dates: with the time of day; numbers: times of the day, in hours
+    order: Order = "ymd"  # of dates
+
+    def __post_init__(self) -> None:
+        if self.currency and not CURRENCY.fullmatch(self.currency):
+            raise ValueError(f"currency must be a known one, got {self.currency!r}")
+
+    @property
+    def wrong(self) -> tuple[str, str]:
+        """What an entry is, and several are, that do not fit."""
+        known = {"date": ("not a date", "not dates"), "boolean": ("not true or false",) * 2}
+        return ("no percent", "no percents") if self.percent else known.get(self.kind, ("not a number", "not numbers"))
+
+    def value(self, entry: str) -> float | None:
+        """An entry as a float, dates as seconds since 1970; None if it is not written in this form."""
+        if self.kind == "date":
+            return seconds(entry, self.order)
+        if self.clock:
+            found = _CLOCK.fullmatch(entry)
+            if found is None or int(found[1]) > 23:
+                return None
+            return int(found[1]) + int(found[2]) / 60.0 + float(found[3] or 0.0) / 3600.0
+        if SPECIAL.fullmatch(entry):
+            return float(entry)
+        if self == PLAIN:
+            return float(entry) if NUMBER.fullmatch(entry) else None
+        return self._number(entry)
+
+    def _number(self, entry: str) -> float | None:
+        text, sign = entry.replace("\u2212", "-"), 1.0
+        if text.startswith("(") and text.endswith(")"):  # as accountants write what is owed
+            text, sign = text[1:-1].strip(), -1.0
+        if self.currency:
+            text = text.replace(self.currency, "", 1).strip()
+        if text[:1] in ("+", "-"):
+            sign, text = (-sign if text[0] == "-" else sign), text[1:].strip()
+        percent = text.endswith("%")
+        text = text[:-1].rstrip() if percent and self.percent else text
+        found = _BODIES[self.decimal].fullmatch(text)
+        if found is None or not (found[1] or (found[3] and len(found[3]) > 1)):
+            return None
+        if found["g"] is not None:
+            text = text.replace(found["g"], "")
+        value = sign * float(text.replace(",", "."))
+        return None if self.percent and not percent and value != 0.0 else value
+
+    def words(self, entries: Iterable[str]) -> str:
+        """What a reader of the notes should know of a column with such entries; empty for the plainest kinds."""
+        if self.kind == "date":
+            parts = f"days, year, month, weekday{', hour' if self.clock else ''}"
+            return f"dates{' and times' if self.clock else ''}{_ORDERS[self.order]}, as {parts}"
+        if self.clock:
+            return "times of the day, in hours"
+        told = {
+            f"amounts in {self.currency}": bool(self.currency),
+            "percents (12.3% is 12.3)": self.percent,
+            "commas are decimal points": self.decimal == ",",
+            "thousands are set apart": any(_THOUSANDS.search(entry.split(self.decimal)[0]) for entry in entries),
+        }
+        return ", ".join(words for words, so in told.items() if so)
+
+
+PLAIN = Form()
+POINTS_APART = Form(decimal=",", grouped=True)
+
+
+def seconds(entry: str, order: Order) -> float | None:
+    """Seconds since 1970; None if the entry is no date."""
+    found = _DATES[order].fullmatch(entry)
+    if found is None:
+        return None
+    year, month, day, hour, minute, second = (int(found[part] or part == "d") for part in "ymdHMS")
+    zone = found["Z"] or "Z"
+    offset = timedelta() if zone == "Z" else timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))
+    try:
+        at = datetime(year, month, day, hour, minute, second, tzinfo=timezone(-offset if zone[0] == "-" else offset))
+        return (at - _START).total_seconds() + float(f"0.{found['F'] or 0}")
+    except (ValueError, OverflowError):
+        return None
+
+
 @dataclass(frozen=True)
 class Stray:
-    """Entries that do not belong in their column: how many, and the first."""
+    """Entries that do not belong in their column: how many, the first, and what it is and several are."""
 
     count: int
     line: int
     entry: str
+    what: tuple[str, str] = ("", "")  # empty: missing though not empty, as a dash
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,15 +210,16 @@ class Column:
     """Numeric and boolean: floats, NaN where missing. Text: str, None where missing. Other: of no use here."""
 
     name: str
-    kind: Kind
+    form: Form
     values: Array
-    stray: Stray | None = None
-    infinite: Stray | None = None
-    blank: Stray | None = None  # entries that are missing though not empty, as a dash
-    form: Form = PLAIN
+    strays: tuple[Stray, ...] = ()
     origin: str = ""  # the column of the file that this one is a part of
     what: str = ""  # the type of an `other` column
     told: str = ""  # what a reader of the notes should know besides
+
+    @property
+    def kind(self) -> Kind:
+        return self.form.kind
 
     @property
     def missing(self) -> Array:
@@ -110,56 +227,53 @@ class Column:
             return np.array([value is None for value in self.values], dtype=bool)
         return np.isnan(self.values)
 
+    @property
+    def wrong(self) -> int:
+        """How many entries are not what the column is."""
+        return sum(stray.count for stray in self.strays if stray.what == self.form.wrong)
 
-def number_column(
-    name: str, values: Array, lines: Array, form: Form, stray: Stray | None = None, blank: Stray | None = None
-) -> Column:
+
+def number_column(name: str, values: Array, lines: Array, form: Form, *strays: Stray | None) -> Column:
     """A column of these floats, from which it takes what is infinite or nearly so, and says so."""
     with np.errstate(invalid="ignore"):
         huge = np.flatnonzero(np.abs(values) > LARGEST)
-    infinite = Stray(len(huge), int(lines[huge[0]]), f"{values[huge[0]]:g}") if len(huge) else None
+    found = [stray for stray in strays if stray is not None]
+    if len(huge):
+        what = "infinite or beyond 1e100"
+        found.insert(-1, Stray(len(huge), int(lines[huge[0]]), f"{values[huge[0]]:g}", (what, what)))
     values[huge] = math.nan
-    return Column(name, form.kind, values, stray, infinite, blank, form)
+    return Column(name, form, values, tuple(found))
 
 
 class Texts:
     """The entries of a column, given as blocks of text: `different` ones, and which of them every row has."""
 
-    def __init__(self, blocks: Sequence[str], lines: Array) -> None:
+    def __init__(self, name: str, blocks: Sequence[str], lines: Array) -> None:
         numbers: dict[str, int] = {}
-        self.lines, self.of_row, at = lines, np.empty(len(lines), dtype=np.intp), 0
+        self.name, self.lines, self.of_row, at = name, lines, np.empty(len(lines), dtype=np.intp), 0
         for block in blocks:
             found = [numbers.setdefault(entry.strip(), len(numbers)) for entry in block.split("\0")]
             self.of_row[at : at + len(found)] = found
             at += len(found)
         self.different = list(numbers)
         self.known = [k for k, entry in enumerate(self.different) if entry not in NOTHING]
+        self.entries = [self.different[k] for k in self.known]
         self.counts = np.bincount(self.of_row, minlength=len(self.different))
 
-    @property
-    def entries(self) -> Iterator[str]:
-        """Different ones that are not missing."""
-        return (self.different[k] for k in self.known)
-
-    @property
-    def blank(self) -> Stray | None:
-        return self.stray(k for k, entry in enumerate(self.different) if entry in BLANKS)
-
-    def stray(self, which: Iterator[int] | Sequence[int]) -> Stray | None:
+    def stray(self, which: Iterable[int], what: tuple[str, str] = ("", "")) -> Stray | None:
         """These of the different entries, as strays."""
         numbers = list(which)
         if not numbers:
             return None
-        first = numbers[0]  # they are numbered in the order of the rows
-        line = int(self.lines[int(np.argmax(self.of_row == first))])
-        return Stray(int(self.counts[numbers].sum()), line, self.different[first])
+        line = int(self.lines[int(np.argmax(self.of_row == numbers[0]))])  # they are numbered in the order of the rows
+        return Stray(int(self.counts[numbers].sum()), line, self.different[numbers[0]], what)
 
-    def numbers(self, name: str, form: Form, allowed: float = STRAYS, number: Reader | None = None) -> Column | None:
+    def numbers(self, form: Form, allowed: float = STRAYS) -> Column | None:
         """A column of numbers or dates in this form; None if more than a share of its entries are something else."""
-        number, most = number or reader(form), allowed * float(self.counts[self.known].sum())
+        most = allowed * float(self.counts[self.known].sum())
         values, strays, count = np.full(len(self.different), math.nan), [], 0
         for k in self.known:
-            value = number(self.different[k])
+            value = form.value(self.different[k])
             if value is None:
                 strays.append(k)
                 count += int(self.counts[k])
@@ -167,28 +281,22 @@ class Texts:
                     return None
             else:
                 values[k] = value
-        return number_column(name, values[self.of_row], self.lines, form, self.stray(strays), self.blank)
+        blank = self.stray(k for k, entry in enumerate(self.different) if entry in BLANKS)
+        return number_column(self.name, values[self.of_row], self.lines, form, self.stray(strays, form.wrong), blank)
 
-    def words(self, name: str, kind: str = "") -> Column:
+    def words(self, kind: str = "", told: str = "") -> Column:
         """True and false, or text, whatever it is if nothing is said."""
+        form = Form("boolean")
         strays = [k for k in self.known if self.different[k] not in BOOLEANS]
         if kind == "boolean" or not (kind or strays):
             values = np.array([BOOLEANS.get(entry, math.nan) for entry in self.different])[self.of_row]
-            return Column(name, "boolean", values, self.stray(strays), form=Form("boolean"))
-        nothing = MISSING | (IN_TEXT - {"-", "--", "\u2013"} if "+" in self.different else IN_TEXT)
+            stray = self.stray(strays, form.wrong)
+            return Column(self.name, form, values, () if stray is None else (stray,))
+        nothing = MISSING | (IN_TEXT - DASHES if "+" in self.different else IN_TEXT)
         texts = np.empty(len(self.different), dtype=object)
         texts[:] = [None if entry in nothing else entry for entry in self.different]
         blank = self.stray(k for k, entry in enumerate(self.different) if entry in nothing & BLANKS)
-        return Column(name, "text", texts[self.of_row], blank=blank, form=Form("text"))
-
-
-@dataclass(frozen=True)
-class _Guess:
-    """A column as read, and what it tells of the file: its decimal mark, or another form that it may have."""
-
-    column: Column
-    mark: str = ""
-    instead: Form | None = None
+        return Column(self.name, Form("text"), texts[self.of_row], () if blank is None else (blank,), told=told)
 
 
 def columns_of(
@@ -196,23 +304,31 @@ def columns_of(
 ) -> list[Column]:
     """The columns of these texts, each given as blocks, which are taken away: in the forms that are known for some, in
     those that they turn out to have for the others."""
-    found: list[_Guess] = []
+    found: list[tuple[Column, Form | None]] = []  # the other one has another decimal mark, and fits as well
+    marks: set[str] = set()
     for name, blocks in zip(names, texts, strict=True):
         if name in forms:
-            found.append(_Guess(_as(name, blocks, lines, forms[name])))
+            found.append((_as(name, blocks, lines, forms[name]), None))
         else:
-            found.append(_guess(name, blocks, lines, delimiter))
-        if found[-1].instead is None:
+            column, other, mark = _guess(name, blocks, lines, delimiter)
+            found.append((column, other))
+            marks |= {mark} - {""}
+        if found[-1][1] is None:
             blocks.clear()
-    marks = {guess.mark for guess in found} - {""}
     made = []
-    for guess, blocks in zip(found, texts, strict=True):
-        column, other = guess.column, guess.instead
-        if other is not None and len(marks) == 1 and other.decimal in marks:
-            column = _as(column.name, blocks, lines, other)
+    for (column, other), blocks in zip(found, texts, strict=True):
+        if other is not None and marks == {other.decimal}:
+            chosen = Texts(column.name, blocks, lines)
+            column = replace(_whole(chosen, other), told=other.words(chosen.entries))
         blocks.clear()
         made.append(column)
     return made
+
+
+def _whole(texts: Texts, form: Form) -> Column:
+    column = texts.numbers(form, allowed=1.0)
+    assert column is not None
+    return column
 
 
 def _plain(name: str, blocks: list[str], lines: Array) -> Column | None:
@@ -234,98 +350,78 @@ def _as(name: str, blocks: list[str], lines: Array, form: Form) -> Column:
     """The column of these texts in a form that is known: what does not fit is missing."""
     if form == PLAIN and (plain := _plain(name, blocks, lines)) is not None:
         return plain
-    texts = Texts(blocks, lines)
-    if form.kind in ("text", "boolean"):
-        return texts.words(name, form.kind)
-    column = texts.numbers(name, form, allowed=1.0)
-    assert column is not None
-    return column
+    texts = Texts(name, blocks, lines)
+    return texts.words(form.kind) if form.kind in ("text", "boolean") else _whole(texts, form)
 
 
-def _guess(name: str, blocks: list[str], lines: Array, delimiter: str) -> _Guess:
-    """The column of these texts, whatever kind it is."""
+def _guess(name: str, blocks: list[str], lines: Array, delimiter: str) -> tuple[Column, Form | None, str]:
+    """The column of these texts, whatever kind it is; another form that fits as well, and the decimal mark that it
+    surely has."""
     padded = any(PADDED.search(block) for block in blocks)
-    plain = None if padded else _plain(name, blocks, lines)
-    if plain is not None:
-        with_points = (block for block in blocks if "." in block)
-        return _pointed(plain, (entry.strip() for block in with_points for entry in block.split("\0")))
-    texts = Texts(blocks, lines)
-    plain = texts.numbers(name, PLAIN, number=plain_number)
-    if plain is not None and (padded or plain.stray is not None) and _are_names([*texts.entries]):
-        return _Guess(replace(texts.words(name, "text"), told=NAMES))
-    if plain is not None and plain.stray is None:
-        return _pointed(plain, texts.entries)
-    best, runner_up = plain, None
-    for form in candidates(list(islice((one for one in texts.entries if plain_number(one) is None), SAMPLE))):
-        tried = texts.numbers(name, form)
-        if tried is not None and (best is None or _strays(tried) < _strays(best)):
-            best, runner_up = tried, None
-        elif tried is not None and best is not None and _strays(best) == _strays(tried) and best.kind == form.kind:
-            runner_up = form
-    if best is None:
-        return _Guess(texts.words(name))
-    if best.kind == "date" and runner_up is not None:
-        told = f"text, since days and months cannot be told apart ({next(texts.entries)}): write dates as 2024-12-31"
-        return _Guess(replace(texts.words(name), told=told))
-    form = _described(best.form, texts)
-    best = replace(best, form=form)
-    if form.kind == "date" or form.clock or form == PLAIN:
-        return _Guess(best)
-    if runner_up is None or not any(map(ambiguous, texts.entries)):
-        marked = any("." in entry or "," in entry for entry in texts.entries)
-        return _Guess(best, form.decimal if marked else "")
+    if not padded and (plain := _plain(name, blocks, lines)) is not None:
+        pointed = [block for block in blocks if "." in block]
+        entries = (entry.strip() for block in pointed for entry in block.split("\0") if "." in entry)
+        if not pointed:
+            return plain, None, ""
+        surely = any(POINTS_APART.value(entry) is None for entry in entries if entry not in NOTHING)
+        return (plain, None, ".") if surely else (plain, POINTS_APART, "")
+    texts = Texts(name, blocks, lines)
+    if padded and len({len(entry) for entry in texts.entries if entry.isdigit()}) == 1:
+        return texts.words("text", "names, since zeros lead"), None, ""
+    sample = [entry for entry in texts.entries if PLAIN.value(entry) is None][:SAMPLE]
+    tried = [column for form in (PLAIN, *_candidates(sample)) if (column := texts.numbers(form)) is not None]
+    if not tried:
+        return texts.words(), None, ""
+    best, *others = sorted(tried, key=lambda column: column.wrong)
+    if best.form == PLAIN:
+        return best, None, ""
+    as_well = [one for one in others if one.wrong == best.wrong and one.kind == best.kind and one.form != PLAIN]
+    if best.kind == "date":
+        if as_well:
+            told = f"text, since days and months cannot be told apart ({texts.entries[0]}): write dates as 2024-12-31"
+            return texts.words(told=told), None, ""
+        clock = bool((best.values[~np.isnan(best.values)] % DAY).any())
+        best = replace(best, form=replace(best.form, clock=clock))
+    rival = next((one for one in as_well if not np.array_equal(one.values, best.values, equal_nan=True)), None)
     comma = any("," in entry for entry in texts.entries)
-    thousands = bool(form.currency) or (comma and delimiter == ",")
-    decimal: Literal[".", ","] = ("." if comma else ",") if thousands else ("," if comma else ".")
-    usual = _described(replace(form, decimal=decimal), texts)
-    other = _described(replace(form, decimal="." if decimal == "," else ","), texts)
-    column = texts.numbers(name, usual, allowed=1.0)
-    assert column is not None
-    return _Guess(column, "", other)
+    mark = best.form.decimal if not best.form.clock and (comma or any("." in one for one in texts.entries)) else ""
+    if rival is not None:
+        thousands = bool(best.form.currency) or (comma and delimiter == ",")
+        if (best.form.decimal == ".") != (comma == thousands):
+            best, rival = rival, best
+        mark = ""
+    return replace(best, told=best.form.words(texts.entries)), None if rival is None else rival.form, mark
 
 
-def _are_names(entries: list[str]) -> bool:
-    """Whether whole numbers are names: all of one width, with zeros before some, or with letters beside others."""
-    numbers = [entry for entry in entries if entry.isdigit()]
-    others = [entry for entry in entries if not entry.isdigit()]
-    if others or not numbers:
-        return bool(numbers) and all(map(LETTERED.fullmatch, others))
-    return len(set(map(len, numbers))) == 1
-
-
-def _strays(column: Column) -> int:
-    return 0 if column.stray is None else column.stray.count
-
-
-def _pointed(column: Column, entries: Iterator[str]) -> _Guess:
-    """Plain numbers: where all of their points may set off thousands, other columns of the file decide."""
-    either = (ambiguous(entry) for entry in entries if "." in entry and entry not in NOTHING)
-    first = next(either, None)
-    if first is None:
-        return _Guess(column)
-    return _Guess(column, "", Form(decimal=",", grouped=True)) if first and all(either) else _Guess(column, ".")
-
-
-def _described(form: Form, texts: Texts) -> Form:
-    """The form, with what its notes tell of these entries."""
-    if form.kind == "date":
-        return replace(form, clock=any((reader(form)(entry) or 0.0) % DAY for entry in texts.entries))
-    if form.clock or form == PLAIN:
-        return form
-    heads = (entry.replace(form.currency, "").replace("%", "").split(form.decimal)[0] for entry in texts.entries)
-    return replace(form, grouped=any(sets_thousands_apart(head.strip()) for head in heads))
+def _candidates(sample: list[str]) -> list[Form]:
+    """Forms other than the plain one that entries such as these may have, the likelier ones first."""
+    marks = [found[0] for entry in sample if (found := CURRENCY.search(entry))]
+    currency = max(set(marks), key=lambda mark: (marks.count(mark), mark)) if marks else ""
+    percent = any(entry.endswith("%") for entry in sample)
+    forms = [*(Form("date", order=order) for order in _DATES), Form(clock=True)]
+    forms = [form for form in forms if any(form.value(entry) is not None for entry in sample)]
+    if currency or percent or any(character.isdigit() for entry in sample for character in entry):
+        forms += [Form("numeric", mark, True, currency, percent) for mark in (".", ",")]
+    return forms
 
 
 def parts_of(column: Column, taken: set[str]) -> list[Column]:
     """The columns that a model may use in place of a column of dates; `taken` are names that others have."""
+    known = ~np.isnan(column.values)
+    t = np.floor(np.where(known, column.values, 0.0)).astype(np.int64)
+    months = t.astype("datetime64[s]").astype("datetime64[M]").astype(np.int64)  # since 1970, which began on a Thursday
+    parts = {"days": column.values / DAY, "year": np.where(known, months // 12 + 1970.0, math.nan)}
+    texts = {"month": _MONTHS[months % 12], "weekday": _DAYS[(t // int(DAY) + 3) % 7]}
+    if column.form.clock:
+        texts["hour"] = _HOURS[t // 3600 % 24]
+    parts |= {part: np.where(known, of, np.array(None)) for part, of in texts.items()}
     made = []
-    for part, values in parts_of_dates(column.values, column.form.clock).items():
+    for part, values in parts.items():
         name = f"{column.name}: {part}"
         while name in taken:
             name += "'"
         taken.add(name)
-        kind: Kind = "text" if values.dtype == object else "numeric"
-        made.append(Column(name, kind, values, origin=column.name, form=Form(kind)))
+        made.append(Column(name, Form("text" if part in texts else "numeric"), values, origin=column.name))
     return made
 
 
@@ -333,20 +429,18 @@ def notes_of(columns: Sequence[Column]) -> Iterator[str]:
     """What was done to entries that are not what they seem."""
     by_words: dict[str, list[str]] = {}
     for column in columns:
-        if words := column.told or column.form.words():
-            by_words.setdefault(words, []).append(quoted(column.name))
+        if column.told:
+            by_words.setdefault(column.told, []).append(column.name)
     for words, names in by_words.items():
-        rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        yield f"column{'s' if len(names) > 1 else ''} {', '.join(names[:3])}{rest}: {words}"
+        yield f"column{'s' if len(names) > 1 else ''} {listed(names, 3)}: {words}"
     for column in columns:
-        name, rows = quoted(column.name), len(column.values)
-        one, many = WRONG.get("percent" if column.form.percent else column.kind, ("not a number", "not numbers"))
-        huge = "infinite or beyond 1e100"
-        for stray, is_what, are_what in ((column.stray, one, many), (column.infinite, huge, huge)):
-            if stray is not None:
-                are = f"is {is_what}" if stray.count == 1 else f"are {are_what}"
-                where = f"line {stray.line} has {quoted(stray.entry, 30)}"
-                yield f"column {name}: {stray.count:,} of {rows:,} entries {are} ({where}); treated as missing"
-        if (blank := column.blank) is not None:
-            entries = f"{blank.count:,} {'entry' if blank.count == 1 else 'entries'} such as {quoted(blank.entry, 30)}"
-            yield f"column {name}: {entries} (line {blank.line}) taken for missing"
+        for stray in column.strays:
+            where, (one, many) = f"line {stray.line}", stray.what
+            if one:
+                are = f"is {one}" if stray.count == 1 else f"are {many}"
+                of = f"{stray.count:,} of {len(column.values):,} entries {are}"
+                done = f"{of} ({where} has {quoted(stray.entry, 30)}); treated as missing"
+            else:
+                count = plural(stray.count, "entry", "entries")
+                done = f"{count} such as {quoted(stray.entry, 30)} ({where}) taken for missing"
+            yield f"column {quoted(column.name)}: {done}"

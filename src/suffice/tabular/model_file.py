@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from suffice import files
-from suffice.tabular.table import TableError
+from suffice.tabular.entries import TableError
 
 SAVED = ("model.skops", "model.joblib")
 TRUSTED = {

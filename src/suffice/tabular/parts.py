@@ -18,21 +18,18 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import PredefinedSplit
 
 from suffice.rows.blocks import block_rows
 from suffice.rows.dask import ClusterRows
-from suffice.tabular.entries import Array, Column, number_column, quoted
-from suffice.tabular.notation import Form, Kind
-from suffice.tabular.parquet import column_of, kind_of, parquet_reader, refused, text_column
+from suffice.tabular.columns import Summary
+from suffice.tabular.entries import Array, Column, Form, Kind, TableError, number_column, quoted
 from suffice.tabular.preparation import RowsPreparation
+from suffice.tabular.reading import kind_of, names_of, parquet_reader, refused, text_column
 from suffice.tabular.settings import Settings
-from suffice.tabular.summaries import Summary
-from suffice.tabular.table import Limits, Reading, Table, TableError, frame_of, names_of
+from suffice.tabular.table import Limits, Reading, Table, frame_of
 
 ROWS = 250_000  # of a part, about
 PATIENCE = "10s"  # with a scheduler that does not answer
-MOST_SHUFFLED = 20_000_000  # rows that folds are shuffled for
 TAKEN = (
     "data", "target", "task", "model", "cv", "drop", "keep", "weights", "log_target", "positive", "test",
     "min_class_size", "rare_classes", "max_evaluations", "max_seconds", "seed", "no_report", "files", "cluster",
@@ -75,6 +72,14 @@ class Part:
     groups: tuple[int, ...]
     rows: int
 
+    def __getitem__(self, names: list[str]) -> Any:
+        """These columns, as a pandas DataFrame: like a partition of a dask.dataframe."""
+        with parquet_reader().parquet.ParquetFile(self.path) as opened:
+            table = opened.read_row_groups(list(self.groups), columns=names, use_threads=False)
+        if table.num_rows != self.rows:
+            raise TableError(f"{quoted(self.path)} has changed: {table.num_rows} rows where there were {self.rows}")
+        return table.to_pandas(ignore_metadata=True)
+
 
 @dataclass(frozen=True, eq=False)
 class PartedTable:
@@ -105,12 +110,10 @@ class PartedTable:
     def reading(self) -> Reading:
         return Reading(",", {name: Form(kind) for name, (kind, _) in self.types.items()})
 
-    def _kinds(self, names: Sequence[str]) -> dict[str, Kind]:
-        return {name: self.types[name][0] for name in names}
-
     def _gathered(self, function: Any, names: Sequence[str], *of_parts: Sequence[Any]) -> list[Any]:
-        """What a function says of these columns of every part."""
-        delayed, kinds = import_module("dask").delayed(function, pure=False), self._kinds(names)
+        """What a function says of these columns of every part, and of what else is given of it."""
+        delayed = import_module("dask").delayed(function, pure=False)
+        kinds = {name: self.types[name][0] for name in names}
         found = [delayed(part, kinds, *more) for part, *more in zip(self.parts, *of_parts, strict=True)]
         return list(self.client.gather(self.client.compute(found)))
 
@@ -118,9 +121,8 @@ class PartedTable:
         """A column, here."""
         kind, what = self.types[name]
         if kind in ("other", "date"):
-            return Column(name, kind, np.full(len(self), math.nan), form=Form(kind), what=what)
-        values = np.concatenate([part[name] for part in self._gathered(read_part, [name])])
-        return Column(name, kind, values, form=Form(kind))
+            return Column(name, Form(kind), np.full(len(self), math.nan), what=what)
+        return Column(name, Form(kind), np.concatenate([part[name] for part in self._gathered(read_part, [name])]))
 
     def summaries(self, names: Sequence[str], rows: Array) -> list[Summary]:
         """Of these columns; all rows are used."""
@@ -128,7 +130,7 @@ class PartedTable:
             shown = " ".join(f"--drop {name}" for name in dates)
             raise TableError(f"columns of dates are not read on a cluster: {shown} leaves them out")
         used = [name for name in names if self.types[name][0] != "other"]
-        whole, *rest = self._gathered(summarise, used)
+        whole, *rest = self._gathered(_summaries, used)
         for part in rest:
             whole = {name: one.then(part[name]) for name, one in whole.items()}
         texts = [one for one in whole.values() if one.kind == "text" and one.levels is None]
@@ -140,15 +142,8 @@ class PartedTable:
         """Some rows of these columns, by their numbers in order, as a pandas DataFrame."""
         ends = np.cumsum([0, *self.sizes])
         places = np.split(rows, np.searchsorted(rows, ends[1:-1]))
-        found = self._gathered(some_rows, names, [place - end for place, end in zip(places, ends, strict=False)])
+        found = self._gathered(read_part, names, [place - end for place, end in zip(places, ends, strict=False)])
         return frame_of({name: np.concatenate([part[name] for part in found]) for name in names})
-
-    def folds(self, splitter: Any, cv: int, seed: int, notes: list[str]) -> Any:
-        """The splitter of a search: beyond MOST_SHUFFLED rows, by a hash of the number of the row and the seed."""
-        if len(self) <= MOST_SHUFFLED:
-            return splitter(cv, shuffle=True, random_state=seed)
-        notes.append("folds are made of a hash of the number of the row and the seed")
-        return PredefinedSplit(hashed(len(self), cv, seed))
 
     def rows_for(self, before: Any, numeric: Sequence[str], levels: Sequence[Summary], rows: Array) -> tuple[Any, Any]:
         """The table as numbers, where it is, and the step that prepares them."""
@@ -156,8 +151,8 @@ class PartedTable:
             raise TableError("rows cannot be left out on a cluster: --rare-classes join, or make another table of them")
         dask, da = import_module("dask"), import_module("dask.array")
         texts = {one.name: np.array(list(one.levels or ())) for one in levels}
-        read, kinds = dask.delayed(numbers_of, pure=False), self._kinds(numeric)
-        token = blake2b(repr((self.digest, numeric, sorted(texts))).encode(), digest_size=8).hexdigest()
+        read, kinds = dask.delayed(numbers_of, pure=False), {name: self.types[name][0] for name in numeric}
+        token = _digest((self.digest, numeric, sorted(texts)))
         size = len(numeric) + len(texts)
         parts = [
             da.from_delayed(read(part, kinds, texts, dask_key_name=f"table-{token}-{k}"), (count, size), float)
@@ -169,20 +164,6 @@ class PartedTable:
 
 
 AnyTable = Table | PartedTable
-
-
-def hashed(N: int, folds: int, seed: int) -> Array:
-    """The fold that holds out each row, by its number and the seed alone (splitmix64)."""
-    with np.errstate(over="ignore"):
-        z = np.arange(N, dtype=np.uint64) + np.uint64(seed) * np.uint64(0xD1342543DE82EF95)
-        z *= np.uint64(0x9E3779B97F4A7C15)
-        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-            z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)
-        z ^= z >> np.uint64(31)
-    return (z % np.uint64(folds)).astype(np.intp)
-
-
-# Where parts come from
 
 
 def of_files(paths: Sequence[str], client: Any) -> PartedTable:
@@ -200,39 +181,36 @@ def of_files(paths: Sequence[str], client: Any) -> PartedTable:
         first = schema if first is None else first
         if (schema.names, schema.types) != (first.names, first.types):
             raise TableError(f"{quoted(path)} has other columns, or other types, than {quoted(paths[0])}")
-        groups: list[int] = []
-        for k in range(len(sizes)):
-            groups.append(k)
-            rows = sum(sizes[j] for j in groups)
-            if rows >= ROWS or k == len(sizes) - 1:
-                parts += [Part(str(path), tuple(groups), rows)] if rows else []
-                groups = []
-    if first is None or not parts:
+        ends = np.cumsum(sizes)
+        of_part = (ends - sizes) // ROWS  # a part has the row groups that begin in the same so many rows
+        for number in np.unique(of_part[np.array(sizes) > 0]):
+            groups = np.flatnonzero(of_part == number)
+            parts.append(Part(str(path), tuple(groups.tolist()), sum(sizes[k] for k in groups)))
+    if not parts:
         raise TableError("the table has no rows")
-    names, _ = names_of(first.names, Limits())
-    if names != first.names:
+    if names_of(first.names, Limits())[0] != first.names:
         raise TableError("names of columns must differ from each other on a cluster")
-    types = {name: (kind_of(kind), str(kind)[:40]) for name, kind in zip(names, first.types, strict=True)}
-    return PartedTable(tuple(parts), tuple(part.rows for part in parts), types, _digest(repr(parts)), client)
+    types = {name: (kind_of(kind), str(kind)[:40]) for name, kind in zip(first.names, first.types, strict=True)}
+    return PartedTable(tuple(parts), tuple(part.rows for part in parts), types, _digest(parts), client)
 
 
 def of_frame(frame: Any, client: Any) -> PartedTable:
     """The partitions of a dask.dataframe."""
-    names = [str(name) for name in frame.columns]
-    if len(set(names)) < len(names) or any(not isinstance(name, str) for name in frame.columns):
+    names = list(frame.columns)
+    if len(set(names)) < len(names) or any(not isinstance(name, str) for name in names):
         raise TableError("names of columns must be texts that differ from each other")
     sizes = tuple(int(size) for size in frame.map_partitions(len).compute())
     if not sum(sizes):
         raise TableError("the table has no rows")
-    types = {name: (_kind_of_frame(kind), str(kind)[:40]) for name, kind in zip(names, frame.dtypes, strict=True)}
+    types = {name: (_kind_of_dtype(kind), str(kind)[:40]) for name, kind in zip(names, frame.dtypes, strict=True)}
     return PartedTable(tuple(frame.to_delayed()), sizes, types, _digest(str(frame._name)), client)
 
 
-def _digest(text: str) -> str:
-    return blake2b(text.encode(), digest_size=16).hexdigest()
+def _digest(of: Any) -> str:
+    return blake2b(repr(of).encode(), digest_size=16).hexdigest()
 
 
-def _kind_of_frame(dtype: Any) -> Kind:
+def _kind_of_dtype(dtype: Any) -> Kind:
     from pandas.api import types
 
     if types.is_datetime64_any_dtype(dtype):
@@ -248,18 +226,13 @@ def _kind_of_frame(dtype: Any) -> Kind:
 # In a worker
 
 
-def read_part(part: Any, kinds: Mapping[str, Kind]) -> dict[str, Array]:
-    """These columns of a part: numbers with NaN, texts with None where they are missing."""
+def read_part(part: Any, kinds: Mapping[str, Kind], rows: Array | slice = slice(None)) -> dict[str, Array]:
+    """These columns of a part, of some rows: numbers with NaN, texts with None where they are missing."""
     found: dict[str, Array] = {}
-    if isinstance(part, Part):
-        with parquet_reader().parquet.ParquetFile(part.path) as opened:
-            table = opened.read_row_groups(list(part.groups), columns=list(kinds), use_threads=False)
-        if table.num_rows != part.rows:
-            raise TableError(f"{quoted(part.path)} has changed: {table.num_rows} rows where there were {part.rows}")
-        lines = np.arange(part.rows)
-        return {name: column_of(name, table.column(name), lines).values for name in kinds}
+    frame = part[list(kinds)].iloc[rows]
+    lines = np.arange(len(frame))
     for name, kind in kinds.items():
-        column, lines = part[name], np.arange(len(part))
+        column = frame[name]
         if kind == "text":
             entries = [None if absent else entry for entry, absent in zip(column, column.isna(), strict=True)]
             found[name] = text_column(name, entries, lines).values
@@ -269,13 +242,9 @@ def read_part(part: Any, kinds: Mapping[str, Kind]) -> dict[str, Array]:
     return found
 
 
-def some_rows(part: Any, kinds: Mapping[str, Kind], rows: Array) -> dict[str, Array]:
-    return {name: values[rows] for name, values in read_part(part, kinds).items()}
-
-
-def summarise(part: Any, kinds: Mapping[str, Kind]) -> dict[str, Summary]:
+def _summaries(part: Any, kinds: Mapping[str, Kind]) -> dict[str, Summary]:
     values = read_part(part, kinds)
-    return {name: Summary.of(name, kind, values[name]) for name, kind in kinds.items()}
+    return {name: Summary.of(Column(name, Form(kind), values[name]), values[name]) for name, kind in kinds.items()}
 
 
 def numbers_of(part: Any, numeric: Mapping[str, Kind], levels: Mapping[str, Array]) -> Array:

@@ -1,6 +1,6 @@
 """A fitted model at work: predictions for new files, which are read exactly as the training file was.
 
-`table.json` in a run's folder is the recipe: the delimiter, the form of every column (`suffice.tabular.notation`) and
+`table.json` in a run's folder is the recipe: the delimiter, the form of every column (`suffice.tabular.entries`) and
 the columns that the model needs. An entry that does not fit its column's form is missing. A level that the model has
 never seen counts as the rare ones that were joined or, where none were, as the average row. Either is told. A column
 that is not there is an error. Rows keep their order.
@@ -22,32 +22,31 @@ from sklearn.preprocessing import FunctionTransformer
 
 from suffice.report import folder as places
 from suffice.sklearn.measures import Predicted
-from suffice.tabular.columns import TableProblem
-from suffice.tabular.entries import Array, listed, quoted
+from suffice.tabular.entries import Array, TableError, listed, plural, quoted
 from suffice.tabular.model_file import blamed, load_file, model_file
-from suffice.tabular.notation import from_plain
 from suffice.tabular.preparation import RowsPreparation
-from suffice.tabular.table import RECIPE, Recipe, Table, TableError
+from suffice.tabular.problem import TableProblem
+from suffice.tabular.reading import read_for
+from suffice.tabular.settings import from_plain
+from suffice.tabular.table import RECIPE, Recipe, Table
 from suffice.tabular.targets import OTHER, known_labels, plain
-
-
-def frame_for(model: Any, table: Table) -> Any:
-    """The columns that a fitted model asks for."""
-    names = [str(name) for name in _pipeline(model).feature_names_in_]
-    missing = [name for name in names if name not in table.names]
-    if missing:
-        raise TableError(f"the table cannot be read as the model needs it: there is no {listed(missing)}")
-    return table.frame(names)
 
 
 def _pipeline(model: Any) -> Any:
     return model.regressor_ if isinstance(model, TransformedTargetRegressor) else model
 
 
-def new_levels(model: Any, X: Any, categorical: tuple[str, ...]) -> Iterator[str]:
+def _frame_for(model: Any, table: Table) -> Any:
+    """The columns that a fitted model asks for."""
+    names = [str(name) for name in _pipeline(model).feature_names_in_]
+    if missing := [name for name in names if name not in table.names]:
+        raise TableError(f"the table cannot be read as the model needs it: there is no {listed(missing)}")
+    return table.frame(names)
+
+
+def _new_levels(model: Any, X: Any, categorical: tuple[str, ...]) -> Iterator[str]:
     """Notes on levels that a fitted model has never seen."""
-    parts = _pipeline(model)[:-1][0].named_transformers_
-    encoder = parts.get("categorical")
+    encoder = _pipeline(model)[:-1][0].named_transformers_.get("categorical")
     joined = [] if encoder is None else encoder.infrequent_categories_
     for k, (name, known) in enumerate(zip(categorical, [] if encoder is None else encoder.categories_, strict=False)):
         as_what = "average ones" if joined[k] is None else "'other', as rare ones were"
@@ -57,8 +56,8 @@ def new_levels(model: Any, X: Any, categorical: tuple[str, ...]) -> Iterator[str
         new = [str(value) for value in X[name] if str(value) not in seen]
         if new:
             which = ", ".join(quoted(level, 30) for level in list(dict.fromkeys(new))[:3])
-            rows = f"{len(new):,} row{'s' if len(new) > 1 else ''}"
-            yield f"column {quoted(name)}: {rows} with levels that are new to the model ({which}), taken for {as_what}"
+            rows = f"{plural(len(new), 'row')} with levels that are new to the model ({which})"
+            yield f"column {quoted(name)}: {rows}, taken for {as_what}"
 
 
 def finished(model: Any, problem: TableProblem) -> Any:
@@ -94,44 +93,40 @@ class Unseen:
 
     def measured(self, model: Any) -> dict[str, float]:
         """Measures that people know, in the target's own units."""
-        X = frame_for(model, self.table)[self.rows]
+        X = _frame_for(model, self.table)[self.rows]
         return {"rows": float(len(self.y)), **Predicted.of(model, X, self.y, self.weight).measured()}
 
 
 def unseen(path: str, target: str, problem: TableProblem, weights: str | None = None) -> Unseen:
     """A held-out table, as the training table was read; rows without a target are left out, and so are those of classes
     that were not there. Rows count as much as the column `weights` says, if the table has it."""
-    table = problem.recipe.read(path, with_target=True)
+    table = read_for(problem.recipe, path, with_target=True)
     column = table[target]
-    rows, values = ~column.missing, column.values
-    notes = []
+    rows, y, notes, weight = ~column.missing, column.values, [], np.ones(len(table))
     if not rows.any():
         raise TableError(f"{quoted(path)}: the target {quoted(target)} has no values")
     if not rows.all():
         notes.append(f"{path}: {int((~rows).sum()):,} rows without a target are left out")
-    weight = np.ones(len(rows))
     if weights is not None and weights in table.names:
         weight = table[weights].values
         if weight.dtype == object or not (weight[rows] >= 0.0).all() or not weight[rows].any():
-            raise TableError(
-                f"{quoted(path)}: the weights {quoted(weights)} are missing or negative in some rows, or all 0"
-            )
+            bad = "are missing or negative in some rows, or all 0"
+            raise TableError(f"{quoted(path)}: the weights {quoted(weights)} {bad}")
     elif weights is not None:
         notes.append(f"{path} has no weights {quoted(weights)}: all its rows count the same")
-    if problem.task == "regression":
-        return Unseen(table, values[rows], rows, tuple(notes), weight[rows])
-    labels = np.unique(problem.y) if problem.labels is None else np.array(problem.labels)
-    rest = next((label for label in labels if str(label) == OTHER), None)
-    if problem.labels is not None and str(problem.labels[0]) == f"not {problem.labels[1]}":
-        rest = labels[0]
-    made = known_labels(column, labels, rest)
-    there = np.array([label is not None for label in made])
-    if (count := int((rows & ~there).sum())) > 0:
-        notes.append(f"{path}: {count:,} rows of classes that the model does not know are left out")
-    if not there.any():
-        raise TableError(f"{quoted(path)}: no class of {quoted(target)} is one that the model knows")
-    y = np.array([label for label in made if label is not None], dtype=labels.dtype)
-    return Unseen(table, y, there, tuple(notes), weight[there])
+    if problem.task == "classification":
+        labels = np.unique(problem.y) if problem.labels is None else np.array(problem.labels)
+        rest = next((label for label in labels if str(label) == OTHER), None)
+        if problem.labels is not None and str(problem.labels[0]) == f"not {problem.labels[1]}":
+            rest = labels[0]
+        y = np.array(known_labels(column, labels, rest), dtype=object)
+        there = np.array([label is not None for label in y])
+        if (count := int((rows & ~there).sum())) > 0:
+            notes.append(f"{path}: {count:,} rows of classes that the model does not know are left out")
+        if not there.any():
+            raise TableError(f"{quoted(path)}: no class of {quoted(target)} is one that the model knows")
+        y, rows = np.where(there, y, labels[0]).astype(labels.dtype), there
+    return Unseen(table, y[rows], rows, tuple(notes), weight[rows])
 
 
 # A run's model
@@ -159,18 +154,17 @@ class Predictions:
     def write(self, file: IO[str]) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(self.names)
-        for row in zip(*self.columns, strict=True):
-            writer.writerow([plain(value) if isinstance(value, np.generic) else value for value in row])
+        writer.writerows(map(plain, row) for row in zip(*self.columns, strict=True))
 
 
 def predict(folder: Path, path: str, *, trust: bool = False) -> Predictions:
     """What the model of a run's folder says of a table: classes with their probabilities, or numbers."""
     recipe, file = read_recipe(folder), model_file(folder)
     model = load_file(file, trust=trust)
-    table = recipe.read(path)
+    table = read_for(recipe, path)
     with blamed(file):
-        X = frame_for(model, table)
-        notes = [*table.notes, *new_levels(model, X, recipe.categorical)]
+        X = _frame_for(model, table)
+        notes = [*table.notes, *_new_levels(model, X, recipe.categorical)]
         names, columns = [f"predicted {recipe.target}"], [np.asarray(model.predict(X))]
         if hasattr(model, "predict_proba"):
             names += [f"probability of {plain(label)}" for label in model.classes_]

@@ -15,6 +15,7 @@ Budgets and the number of processes may differ; anything else is another run, an
 
 from __future__ import annotations
 
+import difflib
 import math
 import os
 import time
@@ -28,29 +29,141 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from sklearn.base import clone
+from sklearn.metrics import get_scorer, get_scorer_names
 
 from suffice import files
 from suffice.journal.fingerprint import versions
 from suffice.report import folder as places
-from suffice.result import Record, Status
+from suffice.result import Record, Result, Status
 from suffice.rows.given import check_dask_frame
 from suffice.signals import TimeOver, time_limit
 from suffice.sklearn import SufficeSearchCV
 from suffice.sklearn.measures import compared_measures
-from suffice.tabular.columns import TableProblem, pose
-from suffice.tabular.entries import quoted
-from suffice.tabular.measure import baseline, check_scoring
+from suffice.tabular.entries import TableError, quoted
 from suffice.tabular.model_file import SAVED, one_line, save
-from suffice.tabular.outcome import TunedTable
 from suffice.tabular.parts import AnyTable, check_settings, of_files, of_frame, on_cluster
 from suffice.tabular.predict import finished, unseen
-from suffice.tabular.settings import AfterSearchError, Settings
-from suffice.tabular.table import RECIPE, TableError, open_table, read
+from suffice.tabular.problem import TableProblem, pose
+from suffice.tabular.reading import open_table, read
+from suffice.tabular.settings import MODELS, POSITIVE, AfterSearchError, Settings
+from suffice.tabular.table import RECIPE
 
 REPORT, PAGE, RESULT = "report.json", "report.html", "result.json"
 FOR_THE_REPORT = (0.4, 10.0)  # of max_seconds, and seconds at most
 REPORT_SECONDS = 2.0  # a report's models take no longer than the search, or than this
 GRACE = 0.4  # seconds for what follows a search that was interrupted
+
+
+@dataclass(frozen=True, eq=False)
+class TunedTable:
+    """What a run has found."""
+
+    problem: TableProblem
+    search: SufficeSearchCV
+    notes: tuple[str, ...]
+    folder: Path
+    model_file: Path | None  # None: it could not be written
+    model_types: tuple[str, ...]  # what skops has to trust, besides the types it knows
+    seconds: float
+    page: Path | None = None
+    test: dict[str, float] | None = None  # measures of the model on a table that it has not seen
+    measures: dict[str, Any] | None = None  # of the folds' held-out rows: `suffice.sklearn.measures`
+    total_seconds: float = 0.0  # with the report
+    failures: tuple[str, ...] = ()  # what went wrong after the search
+
+    @property
+    def result(self) -> Result:
+        """Of the search."""
+        return self.search.result_
+
+    def plain(self) -> dict[str, Any]:
+        """For machines."""
+        search, result = self.search, self.search.result_
+        best = {name.partition("__")[2] or name: float(value) for name, value in search.best_params_.items()}
+        return {
+            "status": result.status.name.lower(),
+            "message": result.message,
+            "success": bool(result.success),
+            "task": self.problem.task,
+            "model": self.problem.model,
+            "best_params": best,
+            "penalties": {name: float(value) for name, value in search.best_penalties_.items()},
+            "scoring": str(search.scoring if search.surrogate_ else search.optimised_scoring_),
+            "score": float(search.best_score_),
+            "measures": self.measures,
+            "optimised_scoring": search.optimised_scoring_,
+            "global_gap": getattr(search, "global_gap_", None),
+            "interval": [float(end) if math.isfinite(end) else None for end in search.score_interval_],  # None: unknown
+            "evaluations": len(search.cv_results_["work"]),
+            "work": float(np.sum(search.cv_results_["work"])),
+            "seconds": round(self.seconds, 3),
+            "total_seconds": round(self.total_seconds, 3),
+            "folder": str(self.folder),
+            "model_file": None if self.model_file is None else str(self.model_file),
+            "model_types": list(self.model_types),
+            "report": None if self.page is None else str(self.page),
+            "test": self.test,
+            "failures": list(self.failures),
+            "notes": list(self.notes),
+        }
+
+    def about(self, settings: Settings) -> dict[str, Any]:
+        """What a report says of the run."""
+        problem = self.problem
+        target = f"logarithm of {settings.target}" if problem.log_target else settings.target
+        found = {
+            "title": f"{Path(settings.table).name}: {target}",
+            "table": settings.table,
+            "target": target,
+            "task": problem.task,
+            "model": f"{problem.model}: {MODELS[problem.model].words}",
+            "rows": len(problem.y),
+            "numeric columns": list(problem.numeric),
+            "categorical columns": list(problem.categorical),
+            "notes": list(self.notes),
+            "seconds": round(self.seconds, 1),
+            "units of coefficients": _units(problem),
+            "load and predict": "\n".join(self.how_to_load()),
+        }
+        if problem.labels is not None or problem.classes == 2:
+            found["more likely"] = str((problem.labels or np.unique(problem.y).tolist())[1])
+        if problem.labels is not None:
+            found["positive class"] = f"1 is {problem.labels[1]}, 0 is {problem.labels[0]}"
+        if self.test is not None:
+            found["held-out table"] = {"table": settings.test, **self.test}
+        return found
+
+    def how_to_load(self) -> list[str]:
+        """How to predict with the model, as commands and code."""
+        lines = [f"suffice predict {self.folder} new.csv    # at a shell: reads new files as this one was read"]
+        if self.model_file is None:
+            return lines
+        library, more = "skops.io", f", trusted={list(self.model_types)}"
+        if self.model_file.suffix != ".skops":
+            library, more = "joblib", ""
+            lines.append("# a joblib file runs code that the file contains: only if you trust it (skops, if installed, "
+                         "writes one to be checked)")  # fmt: skip
+        return [
+            *lines,
+            f"import {library}, suffice.tabular    # or in Python",
+            f"model = {library}.load({str(self.model_file)!r}{more})",
+            'model.predict(suffice.tabular.read("new.csv").frame())',
+        ]
+
+
+def _units(problem: TableProblem) -> str:
+    """What a coefficient says, in words."""
+    of_mean = "expected count" if problem.model in ("poisson", "negative-binomial") else "expected value"
+    what = "log-odds" if problem.task == "classification" else "prediction"
+    if problem.model in POSITIVE:
+        what = f"logarithm of the {of_mean}"
+    what = {"cox": "logarithm of the hazard", "svm": "decision value"}.get(problem.model, what)
+    what = "prediction's logarithm" if problem.log_target else what
+    return f"change of the {what} for one standard deviation of a numeric column, or where a category applies"
+
+
+# Before the search
 
 
 @contextmanager
@@ -73,11 +186,35 @@ def digest_of(path: str | os.PathLike[str]) -> str:
 def load(settings: Settings, table: AnyTable | None = None) -> tuple[TableProblem, Settings]:
     """The problem that the table poses, and the settings with the table's digest."""
     problem = pose(read(settings.data) if table is None else table, settings)
-    check_scoring(settings.scoring, problem)
+    if settings.scoring is not None and problem.optimised(settings.scoring) != settings.scoring:
+        _check_scoring(settings.scoring, problem)
     digest = (table.digest if table is not None else "") or digest_of(settings.data)
     if settings.digest and digest != settings.digest:
         raise TableError(f"{quoted(settings.table)} has changed since the run began: a new run needs another folder")
     return problem, replace(settings, digest=digest)
+
+
+def _check_scoring(scoring: str, problem: TableProblem) -> None:
+    """Whether a score goes with the model and the target, found out on a few rows before a long search."""
+    known = get_scorer_names()
+    if scoring not in known:
+        near = difflib.get_close_matches(scoring, known, n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else "scikit-learn lists them by get_scorer_names()"
+        raise TableError(f"there is no score {quoted(scoring)}: {hint}")
+    if problem.task == "classification":
+        rows = np.concatenate([np.flatnonzero(problem.y == label)[:20] for label in np.unique(problem.y)])
+    else:
+        rows = np.arange(min(200, len(problem.y)))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            fitted = clone(problem.estimator).fit(problem.X.iloc[rows], problem.y[rows])
+            found = float(get_scorer(scoring)(fitted, problem.X.iloc[rows], problem.y[rows]))
+        except (ValueError, AttributeError, TypeError) as error:
+            raise TableError(f"the score {scoring} cannot be used here: {error}") from error
+    if not math.isfinite(found):
+        reasons = [str(item.message).splitlines() for item in caught if "scor" in str(item.message).lower()]
+        raise TableError(f"the score {scoring} cannot be used here" + (f": {reasons[0][-1]}" if reasons else ""))
 
 
 def claim(folder: Path, settings: Settings) -> None:
@@ -112,6 +249,9 @@ def read_settings(folder: Path) -> Settings:
         raise ValueError(f"{folder / places.COMMAND} cannot be used: {error}") from error
 
 
+# The search, and what follows it
+
+
 def execute(
     settings: Settings,
     problem: TableProblem,
@@ -125,25 +265,24 @@ def execute(
     """Search, fit and write everything down. What ends the search early is reported by `search.result_`. `began` is
     when the clock of max_seconds started, by `time.monotonic()`; None: now."""
     began = time.monotonic() if began is None else began
-    clock = Clock(began, math.inf if settings.max_seconds is None else settings.max_seconds, not settings.no_report)
+    until = began + (math.inf if settings.max_seconds is None else settings.max_seconds)
     held = None if settings.test is None else unseen(settings.test, settings.target, problem, settings.weights)
     places.write(folder / RECIPE, asdict(problem.recipe))
-    search, caught = _searched(settings, problem, folder, clock.for_the_search(), jobs, callback)
+    for_the_search = seconds_for_the_search(until - time.monotonic(), report=not settings.no_report)
+    search, caught = _searched(settings, problem, folder, for_the_search, jobs, callback)
     seconds = time.monotonic() - began
-    until = clock.until
     if search.result_.status in (Status.INTERRUPTED, Status.TERMINATED):
         until = min(until, time.monotonic() + GRACE)
     model = finished(search.best_estimator_, problem)
     saved, failures = save(model, folder)
     notes = [*problem.notes, *_told(caught)]
     outcome = TunedTable(problem, search, tuple(notes), folder, *saved, seconds, failures=tuple(failures))
-    inverse = np.exp if problem.log_target else None
+    inverse = np.exp if problem.log_target else None  # to the target's own units
     outcome = _afterwards(outcome, "measures", lambda: replace(outcome, measures=compared_measures(
-        search.held_out_, search.baseline_, inverse=inverse, labels=problem.labels  # in the target's own units
+        search.held_out_, search.baseline_, inverse=inverse, labels=problem.labels
     )))  # fmt: skip
     try:
         with time_limit(until):
-            outcome = _afterwards(outcome, "baseline", lambda: replace(outcome, baseline=baseline(search, problem)))
             if held is not None:
                 outcome = replace(outcome, notes=(*outcome.notes, *held.notes))
                 outcome = _afterwards(outcome, "test", lambda: replace(outcome, test=held.measured(model)))
@@ -154,6 +293,12 @@ def execute(
         note = f"no time was left for all that follows the search: `suffice resume {folder}` makes up for it"
         outcome = replace(outcome, notes=(*outcome.notes, note))
     return replace(outcome, total_seconds=time.monotonic() - began)
+
+
+def seconds_for_the_search(left: float, *, report: bool) -> float:
+    """Of the seconds that are left of max_seconds; a little in any case, in which one evaluation is made."""
+    share, most = FOR_THE_REPORT
+    return max(left - (min(share * left, most) if report and left < math.inf else 0.0), 0.01)
 
 
 def _searched(
@@ -179,56 +324,15 @@ def _searched(
         except Exception as error:
             if not hasattr(search, "best_penalties_"):
                 raise
-            raise AfterSearchError(
-                f"the search is done, but its model could not be fitted: {one_line(error)}"
-            ) from error
+            why = f"the search is done, but its model could not be fitted: {one_line(error)}"
+            raise AfterSearchError(why) from error
     return search, caught
 
 
-@dataclass(frozen=True)
-class Clock:
-    """How max_seconds, from `began` on, are shared out."""
-
-    began: float
-    max_seconds: float
-    report: bool = True
-
-    @property
-    def until(self) -> float:
-        return self.began + self.max_seconds
-
-    def for_the_search(self) -> float:
-        """Seconds from now on; a little in any case, in which one evaluation is made."""
-        share, most = FOR_THE_REPORT
-        left = self.until - time.monotonic()
-        return max(left - (min(share * left, most) if self.report and left < math.inf else 0.0), 0.01)
-
-
-def write_result(outcome: TunedTable, lines: Sequence[str]) -> None:
-    """Write down what is told at the end, so that a finished run need not be made again."""
-    command = places.read(outcome.folder / places.COMMAND)  # whose answer it is: the file may be moved
-    known = {"versions": versions(), "command": command, "found": outcome.plain(), "lines": list(lines)}
-    places.write(outcome.folder / RESULT, known)
-
-
-def finished_result(folder: Path, settings: Settings) -> dict[str, Any] | None:
-    """What was written down of a run with these settings that came to its end with all that was asked for; None if it
-    has to be made, or made again."""
-    known, command = places.read(folder / RESULT), places.read(folder / places.COMMAND)
-    if known is None or command is None or settings.test is not None:
-        return None
-    try:
-        there = Settings.from_plain(command)
-        found, lines = known["found"], [str(line) for line in known["lines"]]
-        complete = found["success"] and not found["failures"] and known["versions"] == versions()
-        complete = complete and known["command"] == command
-        needed = [folder / Path(found["model_file"]).name, *([] if settings.no_report else [folder / PAGE])]
-    except (KeyError, TypeError, ValueError):
-        return None
-    if not complete or there.test is not None or not all(file.exists() for file in needed):
-        return None
-    digest = of_files(settings.files, None).digest if settings.files else digest_of(settings.data)
-    return None if there.changes(replace(settings, digest=digest)) else {"found": found, "lines": lines}
+def _told(caught: list[warnings.WarningMessage]) -> list[str]:
+    """What was warned of while tuning, once each; levels that a fold has not seen are nothing to worry about."""
+    texts = [" ".join(str(item.message).split()) for item in caught if "unknown categories" not in str(item.message)]
+    return list(dict.fromkeys(text if len(text) <= 200 else f"{text[:197]}..." for text in texts))
 
 
 def _afterwards(outcome: TunedTable, what: str, step: Callable[[], TunedTable]) -> TunedTable:
@@ -237,12 +341,6 @@ def _afterwards(outcome: TunedTable, what: str, step: Callable[[], TunedTable]) 
         return step()
     except Exception as error:
         return replace(outcome, failures=(*outcome.failures, f"the {what} could not be made: {one_line(error)}"))
-
-
-def _told(caught: list[warnings.WarningMessage]) -> list[str]:
-    """What was warned of while tuning, once each; levels that a fold has not seen are nothing to worry about."""
-    texts = [" ".join(str(item.message).split()) for item in caught if "unknown categories" not in str(item.message)]
-    return list(dict.fromkeys(text if len(text) <= 200 else f"{text[:197]}..." for text in texts))
 
 
 def _report(outcome: TunedTable, settings: Settings, until: float, stage: Callable[[str], object]) -> TunedTable:
@@ -271,9 +369,34 @@ def write_page(folder: Path, data: Mapping[str, Any]) -> Path:
     """report.html from the data of report.json; ValueError if these are not what they should be."""
     from suffice.sklearn import report
 
-    text = report.page(dict(data))
-    files.replace_atomically(folder / PAGE, text.encode("utf-8"))
+    files.replace_atomically(folder / PAGE, report.page(dict(data)).encode("utf-8"))
     return folder / PAGE
+
+
+def write_result(outcome: TunedTable, lines: Sequence[str]) -> None:
+    """Write down what is told at the end, so that a finished run need not be made again."""
+    command = places.read(outcome.folder / places.COMMAND)  # whose answer it is: the file may be moved
+    known = {"versions": versions(), "command": command, "found": outcome.plain(), "lines": list(lines)}
+    places.write(outcome.folder / RESULT, known)
+
+
+def finished_result(folder: Path, settings: Settings) -> dict[str, Any] | None:
+    """What was written down of a run with these settings that came to its end with all that was asked for; None if it
+    has to be made, or made again."""
+    known, command = places.read(folder / RESULT), places.read(folder / places.COMMAND)
+    if known is None or command is None or settings.test is not None:
+        return None
+    try:
+        there, found, lines = Settings.from_plain(command), known["found"], [str(line) for line in known["lines"]]
+        complete = found["success"] and not found["failures"] and there.test is None
+        needed = [folder / Path(found["model_file"]).name, *([] if settings.no_report else [folder / PAGE])]
+    except (KeyError, TypeError, ValueError):
+        return None
+    same = known.get("versions") == versions() and known.get("command") == command
+    if not (complete and same and all(file.exists() for file in needed)):
+        return None
+    digest = of_files(settings.files, None).digest if settings.files else digest_of(settings.data)
+    return None if there.changes(replace(settings, digest=digest)) else {"found": found, "lines": lines}
 
 
 def tune_frame(

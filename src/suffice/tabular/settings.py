@@ -1,4 +1,5 @@
-"""What a run of `suffice tune` was asked for, checked, and as it stands in the run's folder.
+"""What a run of `suffice tune` may be asked for: models by name, and settings, checked, and as they stand in the run's
+folder.
 
 A field with a help text is an option of the command line: it is declared here and nowhere else.
 """
@@ -6,16 +7,110 @@ A field with a help text is an option of the command line: it is declared here a
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, cast, get_type_hints
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from types import UnionType
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
 from suffice.arrays import positive
 from suffice.options import Options
-from suffice.tabular.models import MODELS
-from suffice.tabular.notation import from_plain
 
+Task = Literal["classification", "regression"]
 MINOR = ("max_evaluations", "max_seconds", "data", "test", "no_report", "cluster")  # what may differ in a folder
 FINAL_RADIUS = 1e-3  # of the box of logarithms: steps of a hundredth of a decade
+
+
+@dataclass(frozen=True)
+class NamedModel:
+    """What a model is for, in words, its estimator with the iterations that a final fit needs, and the penalties that
+    are tuned, over ranges that the data give."""
+
+    task: Task
+    words: str
+    estimator: str  # of scikit-learn, or `ElasticNetGLM`
+    params: Mapping[str, Any]
+    penalties: tuple[str, ...] = ("l1", "l2")
+    known: tuple[str, ...] = ()  # parts of the linear predictor that a column may give
+
+
+_SAGA = {"solver": "saga", "max_iter": 5000}
+_LOG = ("exposure", "offset")
+MODELS = {
+    "logistic": NamedModel(
+        "classification", "logistic regression, l1 and l2 penalty", "LogisticRegression", {"l1_ratio": 0.5, **_SAGA},
+    ),
+    "logistic-l1": NamedModel(
+        "classification", "logistic regression, l1 penalty", "LogisticRegression", {"l1_ratio": 1.0, **_SAGA}, ("l1",),
+    ),
+    "logistic-l2": NamedModel(
+        "classification", "logistic regression, l2 penalty", "LogisticRegression", {"max_iter": 5000}, ("l2",),
+    ),
+    "svm": NamedModel(
+        "classification", "linear support vector machine, l2 penalty, two classes", "LinearSVC", {"max_iter": 10_000},
+        ("l2",),
+    ),
+    "elastic-net": NamedModel(
+        "regression", "linear regression, l1 and l2 penalty", "ElasticNet", {"max_iter": 50_000},
+    ),
+    "lasso": NamedModel("regression", "linear regression, l1 penalty", "Lasso", {"max_iter": 50_000}, ("l1",)),
+    "ridge": NamedModel("regression", "linear regression, l2 penalty", "Ridge", {}, ("l2",)),
+    "poisson": NamedModel(
+        "regression", "Poisson regression of counts, l2 penalty", "PoissonRegressor", {"max_iter": 1000}, ("l2",), _LOG,
+    ),
+    "gamma": NamedModel(
+        "regression", "Gamma regression of positive numbers, l1 and l2 penalty", "ElasticNetGLM", {"family": "gamma"},
+        known=_LOG,
+    ),
+    "tweedie": NamedModel(
+        "regression", "Tweedie regression of costs, many of them 0, l1 and l2 penalty", "ElasticNetGLM",
+        {"family": "tweedie"}, known=_LOG,
+    ),
+    "negative-binomial": NamedModel(
+        "regression", "negative-binomial regression of counts, l1 and l2 penalty", "ElasticNetGLM",
+        {"family": "negative_binomial"}, known=_LOG,
+    ),
+    "cox": NamedModel(
+        "regression", "Cox's proportional hazards for times until an event, l1 and l2 penalty", "ElasticNetGLM",
+        {"family": "cox"}, known=("offset",),
+    ),
+}  # fmt: skip
+POSITIVE = ("gamma", "tweedie", "negative-binomial", "poisson")  # whose targets must not be negative
+SIGNED = ("elastic-net", "lasso", "ridge", *POSITIVE)  # whose coefficients may be kept from being negative
+USUAL: dict[Task, str] = {"classification": "logistic", "regression": "elastic-net"}
+
+
+def estimator_of(model: str, known: dict[str, Any] | None = None, non_negative: bool = False) -> Any:
+    """`known` says which columns of X are the exposure and the offset; `non_negative` is for the models in SIGNED."""
+    from sklearn import linear_model, svm
+
+    from suffice.sklearn import ElasticNetGLM
+
+    name, special = MODELS[model].estimator, {**(known or {}), **({"positive": True} if non_negative else {})}
+    if model == "poisson" and special:  # of which scikit-learn's own has none
+        return ElasticNetGLM("poisson", l1=0.0, **special)
+    kinds: dict[str, Any] = {"ElasticNetGLM": ElasticNetGLM, "LinearSVC": svm.LinearSVC}
+    return (kinds.get(name) or getattr(linear_model, name))(**MODELS[model].params, **special)
+
+
+def from_plain(kind: Any, found: Any, name: str = "it") -> Any:
+    """What JSON holds as a value of this type, a data class for one; ValueError if it is not. Fields with defaults may
+    be missing: older versions did not know all of them."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if is_dataclass(kind) and isinstance(found, dict):
+        needed = {item.name for item in fields(kind) if item.default is MISSING}
+        hints = get_type_hints(kind)
+        if not needed <= found.keys() <= hints.keys():
+            raise ValueError(f"{name} must have {', '.join(hints)}, got {', '.join(map(str, found))}")
+        return kind(**{one: from_plain(hints[one], value, one) for one, value in found.items()})  # type: ignore[operator]
+    if origin is tuple and isinstance(found, list | tuple):
+        return tuple(from_plain(inner[0], one, f"an entry of {name}") for one in found)
+    if origin is Mapping and isinstance(found, dict):
+        return {str(key): from_plain(inner[1], value, str(key)) for key, value in found.items()}
+    kinds = (inner or (kind,)) if origin in (None, UnionType) else ()
+    kinds = (*kinds, int) if float in kinds else kinds
+    if found in inner if origin is Literal else isinstance(found, kinds) and isinstance(found, bool) == (bool in kinds):
+        return found
+    raise ValueError(f"{name} must be {getattr((inner or (kind,))[0], '__name__', kind)}, got {found!r}")
 
 
 class AfterSearchError(RuntimeError):
@@ -55,7 +150,7 @@ class ColumnSettings:
     weights: str | None = _option(None, "a column that says how much a row counts")
     exposure: str | None = _option(None, "a column that the mean is proportional to (poisson, gamma, ...)")
     offset: str | None = _option(None, "a column that is a known part of the linear predictor")
-    groups: str | None = _option(None, "JSON or CSV file: column -> group of columns with penalties of its own")
+    groups: str | None = _option(None, "JSON file: column -> group of columns with penalties of its own")
     non_negative: bool = _option(False, "no coefficient may be negative (elastic-net, lasso, ridge, poisson, ...)")
 
 

@@ -1,0 +1,231 @@
+"""From a table to a problem: which column is what, and a pipeline that takes the table as it is.
+
+What the target asks for is decided in `suffice.tabular.targets`, what becomes of every other column in
+`suffice.tabular.columns`. Medians, means and levels are those of the training rows of each fold: all transformers are
+scikit-learn's own and part of the pipeline that is tuned.
+
+Groups of columns may have penalties of their own (`--groups`). Their file is JSON, either `{"blood": ["s1", "s2"],
+"body": ["bmi"]}` or `{"s1": "blood", "s2": "blood", "bmi": "body"}`. Columns that it does not name form the group
+`rest`. A column of categories or dates has one group for all that becomes of it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import KFold, StratifiedKFold
+from sklearn.pipeline import Pipeline
+
+from suffice.sklearn.adapters import find_adapter
+from suffice.tabular.columns import ROWS, WIDTH, columns_for, features, most_levels, telling
+from suffice.tabular.entries import Array, TableError, listed, quoted
+from suffice.tabular.parts import AnyTable
+from suffice.tabular.preparation import preparation_of
+from suffice.tabular.reading import open_table
+from suffice.tabular.settings import MODELS, SIGNED, Settings, Task, estimator_of
+from suffice.tabular.table import Recipe
+from suffice.tabular.targets import ENTRIES, Target, as_counts, target_of
+from suffice.tabular.targets import ROWS as ROWS_OF_COUNTS
+
+LOG_LOSS = "neg_log_loss"
+DENSE = 40_000_000  # entries up to which the prepared table is a dense matrix; a search then takes some 3 GB
+REST = "rest"
+LARGEST = 1 << 22  # bytes of a file of groups
+KNOWN: dict[str, tuple[Callable[[Array], Array], str]] = {
+    "weights": (lambda x: x >= 0.0, "rows count as much as {} says, in training and in scores"),
+    "exposure": (lambda x: x > 0.0, "the mean is proportional to {}, which has no coefficient"),
+    "offset": (np.isfinite, "a known part of the linear predictor is {}, which has no coefficient"),
+}  # what columns with a part of their own must hold
+
+
+@dataclass(frozen=True, eq=False)
+class TableProblem:
+    """What a search is given."""
+
+    X: Any  # a pandas DataFrame with the columns that are used, as they are
+    y: Array
+    task: Task
+    model: str
+    estimator: Pipeline
+    space: dict[str, None]  # the penalties, over ranges that the data give
+    cv: Any
+    numeric: tuple[str, ...]
+    categorical: tuple[str, ...]
+    notes: tuple[str, ...]
+    recipe: Recipe
+    weight: Array | None = None
+    labels: tuple[Any, Any] | None = None  # what 0 and 1 in y stand for, if the positive class was chosen
+    log_target: bool = False  # whether y is the logarithm of the target
+    groups: Mapping[str, ColumnsOf] | None = None
+
+    def optimised(self, scoring: str | None) -> str:
+        """The smooth score that is optimised if this one is asked for."""
+        smooth = find_adapter(self.estimator[-1]).scorings
+        if scoring is None:  # of probabilities the log loss, which people compare models by
+            return LOG_LOSS if LOG_LOSS in smooth else smooth[0]
+        return scoring if scoring in smooth else smooth[0]
+
+    def weights_of(self, rows: Any) -> dict[str, Array]:
+        """The weights of these rows as an argument of `fit` and of scorers; none where all count the same."""
+        return {} if self.weight is None else {"sample_weight": self.weight[rows]}
+
+    @property
+    def classes(self) -> int:
+        return len(np.unique(self.y)) if self.task == "classification" else 0
+
+
+def pose(table: AnyTable, settings: Settings) -> TableProblem:
+    """The problem that a table poses; `TableError` if it poses none."""
+    groups = None if settings.groups is None else read_groups(settings.groups)
+    _check_names(table, settings, *(groups or ()))
+    notes = list(table.notes)
+    target = target_of(table, settings, notes)
+    rows, model = target.rows, target.model
+    roles = {role: getattr(settings, role) for role in KNOWN if getattr(settings, role) is not None}
+    special = {role: _known(table, name, role, target, settings, notes) for role, name in roles.items()}
+    parts = [name for role, name in roles.items() if role != "weights"]
+    unused = _unused(settings)
+    used = [name for name in table.names if name not in unused]
+    summaries = {one.name: one for one in table.summaries(used, rows) if one.origin not in unused}
+    numeric, levels, doubtful = features(summaries, settings, notes)
+    if not numeric and not levels:
+        hint = f": --keep uses {listed(doubtful)}" if doubtful else ""
+        raise TableError(f"there is no column to learn from besides the target{hint}")
+    if target.counts:
+        width = 2 * len(numeric) + sum(levels.values())
+        some = sample(rows, min(ROWS_OF_COUNTS, max(200, ENTRIES // width)))
+        look = table.frame([*numeric, *levels], some), target.y_of(some).astype(np.float64)
+        before = preparation_of(numeric, tuple(levels), WIDTH, dense=True)
+        target = as_counts(target, settings.target, look, before, notes)
+        model = target.model
+    if settings.non_negative and model not in SIGNED:
+        raise TableError(f"--non-negative goes with --model {', '.join(SIGNED)}, got {model}")
+    most = most_levels(levels, settings.max_levels, WIDTH if table.joins_levels else math.inf, notes)
+    dense = len(target.y) * (2 * len(numeric) + columns_for(levels, most)) <= DENSE
+    before = preparation_of(numeric, tuple(levels), most, parts, dense=dense)
+    X, before = table.rows_for(before, numeric, [summaries[name] for name in levels], rows)
+    known = {role: k for k, role in enumerate(role for role in roles if role != "weights")}
+    pipeline = Pipeline([("prepare", before), ("model", estimator_of(model, known, settings.non_negative))])
+    some = sample(rows, ROWS)
+    frame = table.frame([*parts, *numeric, *levels], some)
+    notes += telling(frame, target.y_of(some), target.task, set(levels))
+    origins = {name: summaries[name].origin or name for name in (*numeric, *levels)}
+    penalties, chosen = MODELS[model].penalties, _grouped(groups, origins)
+    if chosen is not None:
+        penalties = tuple(f"{name}_{group}" for name in penalties for group in chosen)
+    splitter = StratifiedKFold if target.task == "classification" else KFold
+    cv = splitter(settings.cv, shuffle=True, random_state=settings.seed)
+    needs = tuple(dict.fromkeys([*parts, *origins.values()]))
+    recipe = Recipe(settings.target, needs, tuple(levels), table.reading).needed()
+    return TableProblem(
+        X, target.y, target.task, model, pipeline, dict.fromkeys(penalties), cv, tuple(numeric), tuple(levels),
+        tuple(notes), recipe, special.get("weights"), target.labels, target.log, chosen,
+    )  # fmt: skip
+
+
+def sample(rows: Array, most: int) -> Array:
+    """The numbers of some of the rows that are used."""
+    used = np.flatnonzero(rows)
+    return used if len(used) <= most else np.sort(np.random.default_rng(0).choice(used, most, replace=False))
+
+
+def _unused(settings: Settings) -> set[str]:
+    """Columns that no coefficient is for."""
+    special = (settings.weights, settings.event, settings.exposure, settings.offset)
+    return {settings.target, *settings.drop, *(name for name in special if name is not None)}
+
+
+def _check_names(table: AnyTable, settings: Settings, *more: str) -> None:
+    """Whether there are the columns that the settings name, with entries that can be used so."""
+    there = tuple(dict.fromkeys((*table.origins, *table.names)))
+    for name in (*_unused(settings), *settings.keep, *settings.categorical, *more):
+        if name in there:
+            continue
+        near = difflib.get_close_matches(name, there, n=3, cutoff=0.6)
+        close = list(dict.fromkeys([*(other for other in there if other.lower() == name.lower()), *near]))
+        hint = f"did you mean {' or '.join(map(quoted, close))}?" if close else f"there are {listed(table.origins)}"
+        raise TableError(f"there is no column {quoted(name)}: {hint}")
+    for name, use in ((settings.target, "predicted"), *((name, "categories") for name in settings.categorical)):
+        if name not in table.names:
+            raise TableError(f"column {quoted(name)} holds dates, which cannot be {use}")
+
+
+def _known(table: AnyTable, name: str, role: str, target: Target, settings: Settings, notes: list[str]) -> Array:
+    """A column that is weights, an exposure or an offset."""
+    if name == settings.target:
+        raise TableError(f"the target {quoted(name)} cannot be the {role}, too")
+    column = table[name] if name in table.names else None  # which holds dates
+    if column is None or column.kind not in ("numeric", "boolean"):
+        raise TableError(f"the {role} {quoted(name)} {'are' if role == 'weights' else 'is'} not numbers")
+    values, (good, note) = column.values[target.rows], KNOWN[role]
+    bad = np.flatnonzero(~good(values))
+    if len(bad):
+        what = "missing" if np.isnan(values[bad[0]]) else f"{values[bad[0]]:g}"
+        line = table.lines[target.rows][bad[0]]
+        raise TableError(f"the {role.removesuffix('s')} {quoted(name)} is {what} in line {line}")
+    if role == "weights" and not values.any():
+        raise TableError(f"the weights {quoted(name)} are all zero")
+    notes.append(note.format(quoted(name)))
+    return values
+
+
+# Groups of columns
+
+
+def read_groups(path: str) -> dict[str, str]:
+    """The group of every column that the file names."""
+    with open_table(path) as file:
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise TableError(f"{quoted(path)} has more than {LARGEST:,} bytes")
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise TableError(f"{quoted(path)} is not JSON: {error}") from error
+    if not isinstance(found, dict) or not found:
+        raise TableError(f"{quoted(path)} must hold a dictionary of groups to columns or of columns to groups")
+    groups: dict[str, str] = {}
+    for key, value in found.items():
+        for name, group in ((name, key) for name in value) if isinstance(value, list) else ((key, value),):
+            if not isinstance(name, str) or not isinstance(group, str) or not group.isidentifier() or group == "others":
+                got = f"got {quoted(name)}: {quoted(group)}"
+                raise TableError(f"{quoted(path)}: a column is named by text and its group by one word, {got}")
+            if groups.setdefault(name, group) != group:
+                raise TableError(f"{quoted(path)} has {quoted(name)} in two groups, {groups[name]} and {group}")
+    return groups
+
+
+def _grouped(groups: Mapping[str, str] | None, names: Mapping[str, str]) -> dict[str, ColumnsOf] | None:
+    """Groups of the columns that are used, of which `names` has the columns of the file."""
+    if groups is None:
+        return None
+    of = {name: groups.get(name, groups.get(origin, REST)) for name, origin in names.items()}
+    used = [group for group in dict.fromkeys([*groups.values(), REST]) if group in of.values()]
+    if len(used) < 2:
+        raise TableError(f"--groups leaves one group only of the columns that are used, {quoted(used[0])}")
+    return {group: ColumnsOf(tuple(name for name in of if of[name] == group), tuple(names)) for group in used}
+
+
+@dataclass(frozen=True)
+class ColumnsOf:
+    """Selects, of the columns that a prepared table has, those that come from some of its columns: `age`,
+    `missingindicator_age` and `city_Paris` come from age, age and city. Of several that fit, the longest does."""
+
+    columns: tuple[str, ...]
+    everything: tuple[str, ...]
+
+    def __call__(self, names: list[str]) -> list[bool]:
+        by_length = sorted(self.everything, key=len, reverse=True)
+        return [self._origin(name, by_length) in self.columns for name in names]
+
+    def _origin(self, name: str, by_length: list[str]) -> str:
+        bare = name.removeprefix("missingindicator_")
+        if name in self.everything or bare in self.everything:
+            return name if name in self.everything else bare
+        return next(column for column in by_length if name.startswith(f"{column}_"))
