@@ -57,7 +57,6 @@ format: $(INSTALLED)  ## apply the style
 
 bench: $(BENCH_INSTALLED)  ## measure against rivals
 	$(BIN)/python benchmarks/derivative_free.py --out benchmarks/results
-	$(BIN)/python benchmarks/noisy.py --out benchmarks/results --every 3 --seeds 1
 	$(BIN)/python benchmarks/dynamic_accuracy.py --out benchmarks/results
 	$(BIN)/python benchmarks/exact_evaluations.py --out benchmarks/results
 	$(BIN)/python benchmarks/certified_solves.py --out benchmarks/results

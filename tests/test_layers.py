@@ -32,7 +32,6 @@ ORDER = [
     {"search.bilevel"},
     {"search.tuner"},
     {"globally"},
-    {"search.run"},
     {"search.tune"},
     {"report"},
     {"plots"},
@@ -232,9 +231,9 @@ def test_private_names_stay_at_home():
 
 def test_these_tests_see_what_they_are_to_forbid():
     above = "from suffice.solvers.solver import Solution\ndef f():\n    from suffice import sklearn\n"
-    assert [str(one) for one in upwards(list(imports("search.warm", above)))] == [
-        "search.warm: solvers.solver.Solution",
-        "search.warm: sklearn",
+    assert [str(one) for one in upwards(list(imports("search.looks", above)))] == [
+        "search.looks: solvers.solver.Solution",
+        "search.looks: sklearn",
     ]
     assert upwards(list(imports("result", "def f():\n    from suffice import plots\n"))) == []
     assert len(upwards(list(imports("result", "from suffice import plots\n")))) == 1

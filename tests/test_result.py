@@ -15,11 +15,10 @@ def result():
     return tune(exact(lambda theta: theta - [0.2, 0.7]), [0.5, 0.5], bounds=(0, 1))
 
 
-def test_only_convergence_to_within_noise_or_not_a_proof_and_the_target_are_successes():
+def test_only_convergence_a_proof_and_the_target_are_successes():
     assert {status for status in Status if status.success} == {
         Status.CONVERGED,
         Status.SUFFICES,
-        Status.NOISE,
         Status.TARGET,
     }
 

@@ -48,7 +48,7 @@ LEFT_OUT = {"SPECANNE", "VESUVIA", "VESUVIO", "VESUVIOU"}  # too long to compute
 FEATURES = ("plain", "noisy", "truncated", "perturbed")
 NOISE, DIGITS = 1e-3, 6
 TAUS = (1e-1, 1e-3, 1e-5)
-OURS, OURS_NOISE, OURS_UNKNOWN = "suffice", "suffice, told of noise", "suffice, noise unknown"
+OURS = "suffice"
 
 
 def names() -> list[str]:
@@ -171,8 +171,6 @@ def nelder_mead(p: Problem) -> None:
 
 SOLVERS: dict[str, Callable[[Problem], None]] = {
     OURS: suffice_tune,
-    OURS_NOISE: partial(suffice_tune, noise="multiplicative", noise_level=NOISE),
-    OURS_UNKNOWN: partial(suffice_tune, noise="unknown"),
     "DFO-LS": dfols,
     "DFO-LS, told of noise": partial(dfols, noise=True),
     "Py-BOBYQA": py_bobyqa,
@@ -283,8 +281,6 @@ def report(out: Path) -> None:
 
 STYLES: dict[str, dict[str, Any]] = {
     OURS: {"color": "#D55E00", "linewidth": 2.4},
-    OURS_NOISE: {"color": "#D55E00", "linewidth": 2.0, "linestyle": "--"},
-    OURS_UNKNOWN: {"color": "#E69F00", "linewidth": 2.0, "linestyle": ":"},
     "DFO-LS": {"color": "#0072B2", "linewidth": 1.6},
     "DFO-LS, told of noise": {"color": "#0072B2", "linewidth": 1.6, "linestyle": "--"},
     "Py-BOBYQA": {"color": "#56B4E9", "linewidth": 1.4},

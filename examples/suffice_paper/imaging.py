@@ -34,7 +34,7 @@ from suffice.options import Options, Policy
 from suffice.problems import Denoising, SampledFourier
 from suffice.report.folder import read, write
 from suffice.search.bilevel import BilevelProblem
-from suffice.search.tune import Tuner
+from suffice.search.tuner import Tuner
 from suffice.space import Space
 from suffice_paper.command import plain, processor, provenance
 from suffice_paper.progress import folder_of_runs

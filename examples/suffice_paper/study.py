@@ -42,7 +42,7 @@ from suffice.report.folder import read, write
 from suffice.result import Record
 from suffice.rows.design import Design
 from suffice.search.bilevel import BilevelProblem
-from suffice.search.tune import Tuner
+from suffice.search.tuner import Tuner
 from suffice.solvers.certificate import Rule
 from suffice.solvers.fista import rate
 from suffice.solvers.problem import Composite

@@ -13,22 +13,26 @@ sklearn, tabular, cli                   front ends: estimators, tables, the comm
 testing, datasets                       checks of what users bring, data to try it on
 """
 
-from suffice import autodiff, datasets, losses, problems, terms
-from suffice.certifying import FitReport, certify
-from suffice.evaluation import Evaluation
-from suffice.globally import GlobalCertificate, GlobalOptions, certify_global
-from suffice.journal import Journal, JournalError
-from suffice.options import Options
-from suffice.result import OracleError, Record, Result, Status
-from suffice.search.bilevel import BilevelProblem
-from suffice.search.objective import Objective, exact
-from suffice.search.tune import resume, tune
-from suffice.search.tuner import Request, Tuner
-from suffice.solvers.certificate import Certificate
-from suffice.solvers.problem import Composite
-from suffice.solvers.solution import Outcome, Solution
-from suffice.solvers.solver import iterate, solve
-from suffice.space import Space
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from suffice import autodiff, datasets, losses, problems, terms
+    from suffice.certifying import FitReport, certify
+    from suffice.evaluation import Evaluation
+    from suffice.globally import GlobalCertificate, GlobalOptions, certify_global
+    from suffice.journal import Journal, JournalError
+    from suffice.options import Options
+    from suffice.result import OracleError, Record, Result, Status
+    from suffice.search.bilevel import BilevelProblem
+    from suffice.search.objective import Objective, exact
+    from suffice.search.tune import resume, tune
+    from suffice.search.tuner import Request, Tuner
+    from suffice.solvers.certificate import Certificate
+    from suffice.solvers.problem import Composite
+    from suffice.solvers.solution import Outcome, Solution
+    from suffice.solvers.solver import iterate, solve
+    from suffice.space import Space
 
 __version__ = "0.1.0"
 
@@ -66,3 +70,41 @@ __all__ = [
     "terms",
     "tune",
 ]
+
+# Where names come from: they are imported when they are asked for first.
+_HOMES = {
+    "certifying": "FitReport certify",
+    "evaluation": "Evaluation",
+    "globally": "GlobalCertificate GlobalOptions certify_global",
+    "journal": "Journal JournalError",
+    "options": "Options",
+    "result": "OracleError Record Result Status",
+    "search.bilevel": "BilevelProblem",
+    "search.objective": "Objective exact",
+    "search.tune": "resume tune",
+    "search.tuner": "Request Tuner",
+    "solvers.certificate": "Certificate",
+    "solvers.problem": "Composite",
+    "solvers.solution": "Outcome Solution",
+    "solvers.solver": "iterate solve",
+    "space": "Space",
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("_"):
+        raise AttributeError(f"module 'suffice' has no attribute {name!r}")
+    if name in _HOME:
+        globals()[name] = getattr(import_module(f"suffice.{_HOME[name]}"), name)
+        return globals()[name]
+    try:
+        return import_module(f"suffice.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != f"suffice.{name}":
+            raise
+        raise AttributeError(f"module 'suffice' has no attribute {name!r}") from None
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

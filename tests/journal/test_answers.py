@@ -278,7 +278,7 @@ GIVEN = ("arguments", "dict")
 ANSWER = ("answers", 0)
 NONSENSE = [
     (0, ("format",), "suffice journal 99", "format"),
-    (0, (*GIVEN, "options"), {"class": "Options", "fields": {"eta1": 2.0}}, "eta1"),
+    (0, (*GIVEN, "options"), {"class": "Options", "fields": {"accuracy_factor": -2.0}}, "accuracy_factor"),
     (0, (*GIVEN, "options"), [], "options must be Options"),
     (0, (*GIVEN, "bounds"), 3.0, "bounds must be a pair"),
     (0, (*GIVEN, "theta0"), {"tuple": []}, "there must be a start"),
@@ -404,7 +404,7 @@ def test_quantities_computed_on_demand_do_not_count(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("final_radius", 1e-2), ("policy", "weights"), ("seed", 1), ("eta1", 0.2), ("model", "linear")]
+    ("name", "value"), [("final_radius", 1e-2), ("policy", "weights"), ("seed", 1), ("model", "linear")]
 )
 def test_another_option_is_refused_by_name(name, value, tmp_path):
     tune(bilevel(), START, options=replace(SHORT, max_evaluations=4), journal=tmp_path)
@@ -425,7 +425,7 @@ def test_budgets_are_totals(tmp_path):
 
 
 def test_work_and_a_target_are_budgets_too(tmp_path):
-    first = tune(bilevel(), START, options=replace(SHORT, max_work=100), journal=tmp_path)
+    first = tune(bilevel(), START, options=replace(SHORT, max_work=40), journal=tmp_path)
     assert first.status is Status.MAX_WORK
     target = resume(tmp_path, problem=bilevel(), options=replace(SHORT, target_cost=1e6))
     assert target.status is Status.TARGET and target.evaluations == first.evaluations

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import suffice
-from suffice import BilevelProblem, JournalError, Options, OracleError, Space, Status, resume, tune
+from suffice import BilevelProblem, JournalError, Options, OracleError, Space, resume, tune
 from suffice.journal.lines import Lines
 from suffice.losses import SquaredError
 from suffice.problems import ElasticNet
@@ -84,18 +84,6 @@ def test_killed_before_any_write_the_run_ends_the_same(solver, tmp_path, monkeyp
 def test_a_journal_changes_nothing(tmp_path):
     with_journal = tune(problem(), starts=STARTS, options=OPTIONS, journal=tmp_path / "run")
     assert with_journal.theta == pytest.approx(tune(problem(), starts=STARTS, options=OPTIONS).theta, rel=1e-6)
-
-
-def test_a_start_that_was_given_up_stays_so(tmp_path, monkeypatch):
-    twins = [[-1.0, -1.0], [-1.0, -1.0 + 1e-9], [0.4, -2.0]]
-    options = budget(90)
-    whole = tune(problem(), starts=twins, options=options, journal=tmp_path / "whole")
-    assert Status.OVERTAKEN in [one.status for one in whole.starts]
-    with monkeypatch.context() as patch:
-        killed_at(patch, 20)
-        with pytest.raises(Killed):
-            tune(problem(), starts=twins, options=options, journal=tmp_path / "run")
-    same(resume(tmp_path / "run", problem=problem()), whole)
 
 
 def test_budgets_are_totals_and_may_be_raised(tmp_path):

@@ -5,11 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suffice import Evaluation, Options
+from suffice import Evaluation
+from suffice.search.accuracy import DECISION_ERROR, ETA1
 from suffice.search.judge import judge, next_radius, next_rho
 from suffice.search.state import Verdict
-
-OPTIONS = Options()
 
 
 def at(F, error=0.0):
@@ -39,12 +38,9 @@ def at(F, error=0.0):
     ],
 )
 def test_verdicts_on_a_step_that_promised_one(current, trial, expected):
-    verdict, ratio = judge(current, trial, 1.0, OPTIONS)
+    verdict, ratio = judge(current, trial, 1.0)
     assert verdict is expected
     assert ratio == pytest.approx(current.cost - trial.cost)
-
-
-CONSTANTS = [(0.1, 0.7, 0.04), (0.3, 0.5, 0.1), (0.05, 0.9, 0.02)]
 
 
 @settings(max_examples=500, deadline=None, derandomize=True)
@@ -54,30 +50,27 @@ CONSTANTS = [(0.1, 0.7, 0.04), (0.3, 0.5, 0.1), (0.05, 0.9, 0.02)]
     st.floats(0.0, 0.3),
     st.floats(0.0, 0.3),
     st.floats(-6.0, 0.0),
-    st.sampled_from(CONSTANTS),
 )
-def test_no_errors_within_their_bounds_make_a_verdict_wrong(F, ratio, share, new_share, exponent, constants):
+def test_no_errors_within_their_bounds_make_a_verdict_wrong(F, ratio, share, new_share, exponent):
     """Accepted: F truly falls by (eta1 - 2 eta1') pred. Rejected: it does not fall by (eta1 + 2 eta1') pred.
 
     Both for the worst true costs in the intervals; ratios and errors are in units of the prediction."""
-    eta1, eta2, decision_error = constants
-    options = Options(eta1=eta1, eta2=eta2, decision_error=decision_error)
     predicted = 10.0**exponent
     current, trial = at(F + 2.0, share * predicted), at(F + 2.0 - ratio * predicted, new_share * predicted)
-    verdict, _ = judge(current, trial, predicted, options)
+    verdict, _ = judge(current, trial, predicted)
     rounding = 1e-14 * (F + 2.0)
     if verdict is Verdict.ACCEPTED:
-        assert current.interval[0] - trial.interval[1] >= (eta1 - 2 * decision_error) * predicted - rounding
+        assert current.interval[0] - trial.interval[1] >= (ETA1 - 2 * DECISION_ERROR) * predicted - rounding
     if verdict is Verdict.REJECTED:
-        assert current.interval[1] - trial.interval[0] <= (eta1 + 2 * decision_error) * predicted + rounding
+        assert current.interval[1] - trial.interval[0] <= (ETA1 + 2 * DECISION_ERROR) * predicted + rounding
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.floats(0.5, 2.0), st.floats(0.5, 2.0), st.floats(1e-3, 1.0), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
 def test_errors_within_the_decision_s_tolerance_always_decide(F, F_new, predicted, share, share_new):
-    tolerance = (1 - 1e-9) * OPTIONS.decision_error * predicted
-    verdict, ratio = judge(at(F, share * tolerance), at(F_new, share_new * tolerance), predicted, OPTIONS)
-    assert verdict is (Verdict.ACCEPTED if ratio >= OPTIONS.eta1 else Verdict.REJECTED)
+    tolerance = (1 - 1e-9) * DECISION_ERROR * predicted
+    verdict, ratio = judge(at(F, share * tolerance), at(F_new, share_new * tolerance), predicted)
+    assert verdict is (Verdict.ACCEPTED if ratio >= ETA1 else Verdict.REJECTED)
 
 
 @pytest.mark.parametrize(
@@ -94,14 +87,14 @@ def test_errors_within_the_decision_s_tolerance_always_decide(F, F_new, predicte
     ],
 )
 def test_the_radius_follows_the_ratio(ratio, step, delta, expected):
-    assert next_radius(ratio, step, delta, 0.1, OPTIONS) == pytest.approx(expected)
+    assert next_radius(ratio, step, delta, 0.1) == pytest.approx(expected)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.floats(-5, 5), st.floats(0.0, 1.0), st.floats(1.0, 100.0), st.floats(1e-9, 1.0))
 def test_the_radius_never_falls_below_rho(ratio, share, multiple, rho):
     delta = multiple * rho
-    assert next_radius(ratio, share * delta, delta, rho, OPTIONS) >= rho
+    assert next_radius(ratio, share * delta, delta, rho) >= rho
 
 
 @pytest.mark.parametrize(

@@ -47,8 +47,8 @@ def test_a_refinement_that_comes_to_something_is_no_floor():
 
 
 def test_floors_at_several_points_are_the_oracle_s_limit_and_bound_every_request():
-    assert not limit.noisy(after(stuck(1)))
+    assert not limit.reached(after(stuck(1)))
     assert limit.askable(1e-9, after(stuck(1))) == 1e-9
     floors = stuck(limit.SEVERAL)
-    assert limit.noisy(after(floors))
+    assert limit.reached(after(floors))
     assert limit.askable(1e-9, after(floors)) == min(floors) and limit.askable(1.0, after(floors)) == 1.0

@@ -1,4 +1,4 @@
-"""Many starts: the best minimiser any of them finds, for one budget, and no start is given up unfairly."""
+"""Many starts: the best minimiser any of them finds, for one budget."""
 
 import importlib
 import math
@@ -8,11 +8,6 @@ import pytest
 
 import suffice
 from suffice import Evaluation, Options, OracleError, Status, exact, tune
-from suffice.search.scaling import Scaling
-from suffice.search.starts import overtaken
-from suffice.search.state import Sample, Setting
-from suffice.search.strategy import Search
-from suffice.search.trust_region import TrustRegion
 from tests.search.test_bilevel import elastic_nets, minimiser, truth
 from tests.search.test_tune import Watched, exponential
 
@@ -38,31 +33,6 @@ def test_the_best_of_all_minimisers_is_found(starts):
     np.testing.assert_allclose(result.theta, LEFT.theta, atol=1e-4)
     assert len(result.starts) == len(starts)
     assert result.cost == min(one.cost for one in result.starts)
-
-
-def test_a_start_that_is_beaten_is_given_up_and_says_by_whom():
-    result = tune(exact(two_wells), starts=[[1.3], [-1.2]], **BOX)
-    right, left = result.starts
-    assert (left.status, right.status) == (Status.CONVERGED, Status.OVERTAKEN)
-    assert "start 1" in right.message and right.interval[0] > left.interval[1]
-    assert right.evaluations < RIGHT.evaluations  # which is the point of giving it up
-    assert not right.success
-
-
-def test_a_start_that_is_behind_but_moving_is_followed():
-    """The second is beaten from the beginning, and ends up below the first."""
-    result = tune(exact(two_wells), starts=[[0.9], [-2.0]], **BOX)
-    assert two_wells([0.9]) @ two_wells([0.9]) < two_wells([-2.0]) @ two_wells([-2.0])
-    np.testing.assert_allclose(result.theta, LEFT.theta, atol=1e-4)
-
-
-def test_starts_that_meet_are_one():
-    A = np.array([[1.0, 0.3], [0.0, 2.0], [0.4, 0.1]])
-    starts = [[4.0, 4.0], [-4.0, 4.0], [4.0, -4.0], [-4.0, -4.0]]
-    result = tune(exact(lambda theta: A @ theta - [1.0, 2.0, 3.0]), starts=starts, bounds=(-5, 5))
-    fates = [one.status for one in result.starts]
-    assert fates.count(Status.CONVERGED) == 1 and fates.count(Status.OVERTAKEN) == 3
-    np.testing.assert_allclose(result.theta, np.linalg.lstsq(A, [1.0, 2.0, 3.0], rcond=None)[0], atol=1e-3)
 
 
 @pytest.mark.parametrize("factor", [1.0, 1e-3, 1e3])
@@ -101,7 +71,7 @@ def test_work_is_counted_over_all_starts_and_ends_with_the_turn(budget):
 
 def test_seconds_pass_once_for_all(monkeypatch):
     clock = iter(float(second) for second in range(10_000))
-    monkeypatch.setattr(importlib.import_module("suffice.search.run").time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(importlib.import_module("suffice.search.tune").time, "monotonic", lambda: next(clock))
     result = tune(exact(two_wells), starts=[[1.3], [-1.2]], options=Options(max_seconds=1e-9), **BOX)
     assert result.status is Status.MAX_SECONDS and sum(one.evaluations for one in result.starts) == 2
 
@@ -110,69 +80,6 @@ def test_one_start_on_target_ends_all():
     result = tune(exact(two_wells), starts=[[1.3], [-1.2]], options=Options(target_cost=0.5), **BOX)
     assert result.status is Status.TARGET and result.cost <= 0.5
     assert result.starts[0].status is Status.OVERTAKEN and "target_cost" in result.starts[0].message
-
-
-# --- the rule
-
-
-SETTING = Setting(Scaling.of(np.zeros(1), (-1.0, 1.0)), Options(initial_radius=0.1))
-
-
-def at(u, cost, error=0.0, *, delta=0.01, promise=0.0, status=Status.RUNNING, setting=SETTING):
-    """A search whose incumbent is u, with F within cost -+ error or so."""
-    r = math.sqrt(cost)
-    evaluation = Evaluation([u], [r], [error / (2.0 * r)])
-    strategy = TrustRegion(delta, delta, (), (Sample(np.array([u]), evaluation),), promise=promise)
-    return Search(setting, strategy, status)
-
-
-@pytest.mark.parametrize(
-    ("searches", "given_up"),
-    [
-        ([at(0.5, 2.0), at(0.2, 1.0)], {0}),  # beaten
-        ([at(0.2, 1.0), at(0.5, 2.0)], {1}),
-        ([at(0.5, 2.0, delta=0.05), at(0.2, 1.0)], set()),  # but still far-reaching
-        ([at(0.5, 2.0, promise=0.2), at(0.2, 1.0)], set()),  # but promising
-        ([at(0.5, 2.0, promise=0.05), at(0.2, 1.0)], {0}),
-        ([at(0.5, 2.0, promise=math.inf), at(0.2, 1.0)], set()),  # nothing is known about its steps yet
-        ([at(0.5, 2.0, 0.6), at(0.2, 1.0, 0.6)], set()),  # but not proven
-        ([at(0.5, 2.0, status=Status.CONVERGED), at(0.2, 1.0)], set()),  # it has ended by itself
-        ([at(0.5, 2.0), at(0.2, 1.0, status=Status.CONVERGED)], {0}),
-        ([at(0.5, 2.0), at(0.2, 1.0, status=Status.OVERTAKEN)], set()),  # whoever beat that one decides
-        ([at(0.2, 1.0, 0.1), at(0.205, 1.0, 0.2, promise=1.0)], {1}),  # met
-        ([at(0.2, 1.0, 0.1), at(0.211, 1.0, 0.2, promise=1.0)], set()),  # outside of the trust region
-        ([at(0.2, 1.0, 0.1), at(0.205, 1.0, 0.2, promise=1.0, delta=0.004)], set()),
-        ([at(0.2, 1.0, 0.1), at(0.205, 1.0, 0.2, promise=1.0, delta=0.1)], set()),  # close, but far-reaching
-        ([at(0.2, 1.0, 0.1, delta=0.002), at(0.205, 1.0, 0.2, promise=1.0)], {1}),
-        ([at(0.2, 1.0, 0.1, delta=0.0009), at(0.205, 1.0, 0.2, promise=1.0)], set()),  # it sees much more
-        ([at(0.2, 1.0)] * 3, {1, 2}),  # the same start thrice: one remains
-        ([Search(SETTING, TrustRegion(0.1, 0.1, (np.zeros(1),))), at(0.2, 1.0)], set()),  # nothing is known of it
-    ],
-)  # fmt: skip
-def test_who_is_given_up(searches, given_up):
-    assert set(overtaken(searches)) == given_up
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_whoever_is_proven_best_stays(seed):
-    rng = np.random.default_rng(seed)
-    searches = [at(rng.random(), 1.0 + rng.random(), rng.random(), delta=0.01 * rng.random()) for _ in range(6)]
-    best = min(range(6), key=lambda i: searches[i].best.evaluation.interval[1])
-    assert best not in overtaken(searches)
-
-
-def test_distances_are_in_units_of_the_start_that_may_go():
-    """Without bounds each start has its own unit, max(1, |theta0|)."""
-    far, near = (Setting(Scaling.of(np.array([theta]), None), Options()) for theta in (1000.0, 0.0))
-    other = at(995.0, 1.0, delta=0.01, setting=near)
-    mine, narrow = (at(0.0, 2.0, promise=1.0, delta=0.01, setting=one) for one in (far, replace_unit(far)))
-    assert set(overtaken([mine, other])) == {0}  # 5 apart, trust radius 10
-    assert set(overtaken([narrow, other])) == set()
-
-
-def replace_unit(setting):
-    scaling = setting.scaling
-    return Setting(Scaling(scaling.lower, scaling.upper, scaling.origin, np.ones(1)), setting.options)
 
 
 # --- bilevel problems

@@ -8,16 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suffice import Certificate, Evaluation, Options, Outcome, Solution, Status
+from suffice import Evaluation, Options, Status
 from suffice.options import ModelKind, Policy
 from suffice.result import Purpose
 from suffice.search import trust_region
 from suffice.search.accuracy import for_model, for_point
 from suffice.search.scaling import Scaling
-from suffice.search.state import Looks, Plan, Sample, Setting, Trial, pool_size
-from suffice.search.strategy import Search
+from suffice.search.state import Plan, Sample, Setting, Trial, pool_size
 from suffice.search.trust_region import TrustRegion
-from suffice.search.warm import warm_start
+from suffice.search.tuner import Search
 
 REFINEMENTS = (Purpose.REFINE_INCUMBENT, Purpose.REFINE_POINT, Purpose.REFINE_STEP)
 
@@ -198,7 +197,7 @@ def test_while_steps_are_short_no_point_is_refined_twice(policy):
         return Evaluation([u], [u - 0.5, 1.0], [e, e], distance=e)
 
     points = tuple(Sample(np.array([u]), evaluation(u, 1e-3)) for u in (0.5, 0.508))
-    search = Search(world, TrustRegion(delta=0.016, rho=1e-3, first=(), points=points, looks=Looks(edged=0.0))).decide()
+    search = Search(world, TrustRegion(delta=0.016, rho=1e-3, first=(), points=points)).decide()
     refined = []
     while (state := search.strategy).rho == 1e-3:
         assert state.pending.purpose in REFINEMENTS
@@ -258,53 +257,30 @@ def test_rounding_does_not_decide_whether_a_point_is_far():
     assert len(set(decisions)) == 1
 
 
-def solved(x, radius=1e-9):
-    return Solution(np.array(x), Certificate(radius, "gap"), 7, Outcome.REACHED)
-
-
-def test_starts_between_points_are_blended_from_their_weights():
-    """Where the weights depend linearly on theta, the start is exact; in any case it proves nothing."""
-    slope, origin = np.array([[1.0, -2.0], [0.5, 0.0], [3.0, 1.0]]), np.array([1.0, 2.0, 3.0])
-    places = np.array([[0.5, 0.5], [0.6, 0.5], [0.5, 0.6]])
-    points = [Sample(u, Evaluation(u, [1.0], [0.1], solutions=(solved(slope @ u + origin),))) for u in places]
-    u = np.array([0.55, 0.58])
-    (start,) = warm_start(u, points, 0, []).solutions
-    np.testing.assert_allclose(start.x, slope @ u + origin, rtol=1e-12)
-    assert start.certificate.radius == np.inf
-    assert start.steps == 0
-    with pytest.raises(ValueError, match="read-only"):
-        start.x[0] = 7.0
-
-
 @pytest.mark.parametrize(
     ("u", "pool", "expected"),
     [
         ([0.6, 0.5], [], "b"),  # known already: continued
         ([0.9, 0.9], [([0.9, 0.9], "old")], "old"),
-        ([0.61, 0.5], [], "b"),  # solutions of unknown kind are not blended: the nearest
+        ([0.61, 0.5], [], "b"),
         ([0.9, 0.9], [([0.9, 0.8], "old"), ([0.1, 0.1], "older")], "old"),
     ],
 )
-def test_other_starts_are_the_nearest_evaluation_itself(u, pool, expected):
+def test_starts_are_the_nearest_evaluation_itself(u, pool, expected):
     places = {"a": [0.5, 0.5], "b": [0.6, 0.5], "c": [0.5, 0.6]}
     points = [at(place, solution=name) for name, place in places.items()]
     old = [at(place, solution=name) for place, name in pool]
-    warm = warm_start(np.array(u), points, 0, old)
+    state = TrustRegion(0.1, 0.1, (np.array(u),), points=tuple(points), pool=tuple(old))
+    warm = Search(setting([0.5, 0.5]), state).decide().strategy.pending.warm
     assert any(warm is point.evaluation for point in [*points, *old])
     assert warm.solutions == (expected,)
-
-
-def test_far_outside_the_points_nothing_is_extrapolated():
-    points = [Sample(np.array([t]), Evaluation([t], [1.0], [0.1], solutions=(solved([t]),))) for t in (0.5, 0.51)]
-    (start,) = warm_start(np.array([0.9]), points, 0, []).solutions
-    assert start.x.tolist() == [0.51]
 
 
 def test_a_point_for_the_model_is_as_accurate_as_a_model_of_its_distance_needs():
     """However little the latest step has promised: what a step needs is asked for when there is one."""
     world = setting([0.5, 0.5])
     points = (at([0.5, 0.5], e=1e-9), at([0.9, 0.5], (1.1, 1.0), e=1e-9), at([0.5, 0.51], (1.0, 1.01), e=1e-9))
-    state = TrustRegion(1e-2, 1e-2, (), points=points, after_failure=True, promise=1e-12)
+    state = TrustRegion(1e-2, 1e-2, (), points=points, after_failure=True)
     asking = Search(world, state).decide().strategy.pending
     assert asking.purpose is Purpose.GEOMETRY
     radius = float(np.linalg.norm(asking.u - 0.5))

@@ -57,7 +57,7 @@ def test_killed_after_any_evaluation_a_second_fit_ends_at_the_same_bits(tmp_path
     X, y = data()
     whole = search(journal=tmp_path / "whole").fit(X, y)
     count = len(whole.cv_results_["work"])
-    known = {"first look", "search", "edge", "final", "one standard error"}
+    known = {"first look", "search", "final", "one standard error"}
     assert known >= set(whole.cv_results_["purpose"]) != {"search"}
     looks = int(np.sum(whole.cv_results_["purpose"] == "first look"))
     for number in (1, 7, looks + 1, looks + 5, count - 1, count):
@@ -223,38 +223,3 @@ def test_a_disk_that_is_full_ends_the_search_with_the_best_so_far(tmp_path, monk
 def test_arguments_are_checked(kwargs, match):
     with pytest.raises(TypeError, match=match):
         search(**kwargs).fit(X, Y)
-
-
-def on_the_edge(**more):
-    """A search that ends beside an edge, and goes on from there."""
-    options = suffice.Options(max_evaluations=40, final_radius=1e-2)
-    initial = {"l1": 1e-2, "l2": 1e-2}
-    return search(**{"options": options, "initial": initial, "refit": False, **more})
-
-
-def test_killed_at_the_edges_a_second_fit_ends_at_the_same_bits(tmp_path):
-    whole = on_the_edge(journal=tmp_path / "whole").fit(X, Y)
-    purposes = whole.cv_results_["purpose"]
-    looks, count = 1 + np.flatnonzero(purposes == "edge"), len(purposes)
-    assert len(looks) > 2
-    for number in (looks[0] - 1, looks[0], looks[-1]):
-        made = []
-        with pytest.raises(KilledError):
-            on_the_edge(journal=tmp_path / str(number), callback=after(number, KilledError())).fit(X, Y)
-        same(on_the_edge(journal=tmp_path / str(number), callback=made.append).fit(X, Y), whole)
-        assert [record.number for record in made] == list(range(number + 1, count + 1))
-
-
-@pytest.mark.parametrize("number", [1, 2, 3])
-def test_stopped_at_the_edges_a_search_ends_with_the_best_so_far(number):
-    looks = 1 + np.flatnonzero(on_the_edge().fit(X, Y).cv_results_["purpose"] == "edge")
-    stopped = on_the_edge(callback=after(looks[number - 1], StopIteration())).fit(X, Y)
-    assert stopped.result_.status is Status.STOPPED and len(stopped.cv_results_["work"]) == looks[number - 1]
-    assert stopped.result_.history and stopped.result_.interval[1] == min(-stopped.cv_results_["test_score_low"])
-    assert stopped.score_interval_[0] == max(stopped.cv_results_["test_score_low"])
-
-
-@pytest.mark.parametrize("budget", [1, 9, 14, 15, 16, 20, 40])
-def test_looks_at_edges_count_towards_the_budget(budget):
-    ended = on_the_edge(options=suffice.Options(max_evaluations=budget, final_radius=1e-2)).fit(X, Y)
-    assert np.isin(ended.cv_results_["purpose"], ["search", "edge"]).sum() <= budget

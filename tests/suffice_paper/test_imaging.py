@@ -10,7 +10,7 @@ from suffice_paper import imaging
 from suffice_paper.command import STUDIES
 from suffice_paper.imaging import SETTINGS, data, first_theta, make, problem
 
-from suffice.search.tune import Tuner
+from suffice.search.tuner import Tuner
 
 FULL = {study: SETTINGS[study, "full"] for study in STUDIES}
 

@@ -121,7 +121,7 @@ def same_accuracy(run: Run) -> None:
 def accurate_looks(run: Run) -> None:
     """A first look at the end of a step is as accurate as a verdict needs at most."""
     before = accuracy.FIRST_LOOK["residual"]
-    accuracy.FIRST_LOOK["residual"] = suffice.Options().decision_error
+    accuracy.FIRST_LOOK["residual"] = accuracy.DECISION_ERROR
     try:
         tune(run, derivatives="never")
     finally:

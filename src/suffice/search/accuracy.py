@@ -37,6 +37,11 @@ MODEL_PATIENCE = 4.0  # and the other points of the model are refined before a s
 LEAST_INFLUENCE = 1e-6  # of such an error that is taken to matter
 NEGLIGIBLE = 0.5  # unless their latest refinement has moved F~ by no more than this
 
+# eta1: a step is accepted from this ratio of actual to predicted decrease on (published implementation). eta1': F at
+# both of its ends errs by at most this share of the prediction; the published 0.05 leaves eta1 - 2 eta1' = 0, that is,
+# no proven decrease at all.
+ETA1, DECISION_ERROR = 0.1, 0.04
+
 UNKNOWN = 16  # residuals, or blocks of them, as long as nobody has seen any
 
 # A refinement aims below what is needed now: the next decision, at a smaller radius, needs more, and the steps of a
@@ -127,9 +132,9 @@ def too_rough(error: float, moved: float, predicted: float, incumbent: bool) -> 
     return error > (PATIENCE if incumbent else MODEL_PATIENCE) * predicted and moved > NEGLIGIBLE * predicted
 
 
-def enough_to_tell(ratio: float, options: Options) -> float:
+def enough_to_tell(ratio: float) -> float:
     """The error of F at either end, in units of the predicted decrease, at which a ratio like this one is decided."""
-    return max(options.decision_error, 0.4 * abs(ratio - options.eta1))
+    return max(DECISION_ERROR, 0.4 * abs(ratio - ETA1))
 
 
 def came_to_nothing(before: Evaluation, after: Evaluation, within: float, options: Options) -> bool:

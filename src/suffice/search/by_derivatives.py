@@ -26,10 +26,10 @@ from suffice.evaluation import Evaluation
 from suffice.options import Options
 from suffice.search.geometry import first_points
 from suffice.search.hermite import slopes, usable
+from suffice.search.judge import SHRINK
 from suffice.search.state import Iterate, Modelling, Plan, Sample, Setting, Trial
 
-MODELS = 5
-THRIFT = 1e-3
+MODELS = 3
 ENOUGH = 4
 WIDER = 16.0  # the radius of interpolation, over the one at which derivatives have failed
 LIKE = 0.5  # of the change that one parameter makes: how far a test may be off
@@ -39,7 +39,7 @@ ROUNDING = 1e-9  # of the residuals: a change that is none
 
 def allowed(options: Options) -> bool:
     """Whether the options leave room for derivatives."""
-    return options.derivatives != "never" and options.noise is None and options.model != "linear"
+    return options.derivatives != "never" and options.model != "linear"
 
 
 def wanted(state: Iterate, setting: Setting) -> bool:
@@ -87,7 +87,7 @@ def after_step(state: Iterate, trial: Trial, accepted: bool, very: bool, setting
 
 def failed(state: Iterate, plan: Plan, setting: Setting) -> Iterate:
     """After a step that was rejected. Not all models have learnt from it: they must not propose it again."""
-    shorter = max(min(state.delta, setting.options.shrink * plan.length), state.rho)
+    shorter = max(min(state.delta, SHRINK * plan.length), state.rho)
     state = replace(state, delta=shorter).modelled(failures=state.models.failures + 1)
     return give_up(state, setting) if state.models.failures >= ENOUGH else state
 

@@ -1,8 +1,5 @@
-"""Which models a state has: through the m+1 points and the old ones that still say something, from derivatives, or
-the smoothed one.
-
-From derivatives there are five: with curvature, without, power laws, interpolation of values alone through points that
-happen to be there, and parameters whose influence fades.
+"""Which models a state has: through the m+1 points and the old ones that still say something, or from derivatives:
+with curvature, without, and with parameters whose influence fades.
 
 An old point takes part if it is near (REACH trust radii), F there is not of another order (OUTLIER), and it was
 evaluated as accurately as a model of its distance needs.
@@ -11,41 +8,31 @@ evaluated as accurately as a model of its distance needs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
-from suffice.arrays import Array, norm
+from suffice.arrays import Array
 from suffice.options import Options
-from suffice.search import limit, noise
 from suffice.search.accuracy import achieved, for_model, influence
 from suffice.search.geometry import lagrange_gradients, lagrange_values
-from suffice.search.hermite import curved, fading, power_law, slopes
+from suffice.search.hermite import curved, fading, slopes
 from suffice.search.model import CostModel, fit, linear_basis, quadratic_basis
 from suffice.search.state import Iterate, Sample, Setting
 
 FAR = 1.0 + 1e-9  # halved radii put points at exactly twice the radius: rounding must not decide
 REACH = 10.0  # old points further away (in trust radii) say nothing about the model
 OUTLIER = 100.0  # nor do points where F is this many times larger
-NEW = 0.3  # of a direction has to be new for a point to take part in an interpolation
 
 
-def fitted(state: Iterate, setting: Setting) -> tuple[Iterate, noise.Fit | None, Sequence[CostModel]]:
+def fitted(state: Iterate, setting: Setting) -> Sequence[CostModel]:
     """The models that compete, one for each of the misses, the one to start with first; the paper's alone if it is
-    asked for, and where there is noise the regression alone, around the point that it finds to be the best."""
-    smoothed, models = None, state.models
-    competing: Sequence[CostModel]
-    if limit.noisy(setting):
-        state, smoothed = smoothed_model(state, setting)
-        competing = [smoothed.model]
-    elif models.by_derivatives:
-        competing = _from_derivatives(state, setting)
-    elif setting.options.model == "linear":
-        competing = _through(state.points, state.k, (), coarse=True)
-    else:
-        competing = _through(state.points, state.k, useful(state, setting), is_coarse(state))
-    count = len(models.misses)
-    return state, smoothed, [*competing, *[competing[-1]] * (count - len(competing))][:count]
+    asked for."""
+    if state.models.by_derivatives:
+        return _from_derivatives(state, setting)
+    if setting.options.model == "linear":
+        return 2 * _through(state.points, state.k, (), coarse=True)
+    competing = _through(state.points, state.k, useful(state, setting), is_coarse(state))
+    return [*competing, competing[-1]][:2]
 
 
 def _through(points: Sequence[Sample], k: int, old: Sequence[Sample], coarse: bool) -> list[CostModel]:
@@ -59,7 +46,7 @@ def _through(points: Sequence[Sample], k: int, old: Sequence[Sample], coarse: bo
 
 
 def _from_derivatives(state: Iterate, setting: Setting) -> list[CostModel]:
-    """Five models; one that cannot be had is stood in for by the first."""
+    """Three models; one that cannot be had is stood in for by the first."""
     current, unit, coarse = state.current, setting.scaling.unit, is_coarse(state)
     nearby = useful(state, setting)
     r, *residuals = stack([current, *nearby], coarse)
@@ -67,44 +54,7 @@ def _from_derivatives(state: Iterate, setting: Setting) -> list[CostModel]:
     assert J is not None
     old = [(point.u - current.u, *there) for point, *there in zip(nearby, residuals, known, strict=True)]
     first = curved(r, J, old, state.delta)
-    others = [
-        curved(r, J, (), state.delta),
-        power_law(r, J, old, state.delta) if coarse else None,
-        _interpolant(current, nearby, coarse),
-        fading(r, J, old, state.delta),
-    ]
-    return [first, *(first if model is None else model for model in others)]
-
-
-def _interpolant(current: Sample, old: Sequence[Sample], coarse: bool) -> CostModel | None:
-    """The quadratic through values alone, if there are m+1 points in general position."""
-    m, chosen, rest, basis = len(current.u), [current], [], np.empty((0, len(current.u)))
-    for point in sorted(old, key=lambda point: norm(point.u - current.u)):
-        step = point.u - current.u
-        new = step - basis.T @ (basis @ step)
-        if len(chosen) <= m and norm(new) > NEW * norm(step):
-            chosen.append(point)
-            basis = np.vstack([basis, new / norm(new)])
-        else:
-            rest.append(point)
-    return _through(chosen, 0, rest, coarse)[0] if len(chosen) > m else None
-
-
-def smoothed_model(state: Iterate, setting: Setting) -> tuple[Iterate, noise.Fit]:
-    """The model that averages noise out, around the point of the model at which F is least by it."""
-    for _ in range(2):
-        current = state.current
-        usable = [p for p in state.pool if p.evaluation.cost <= OUTLIER * current.evaluation.cost]
-        old = [usable[i] for i in noise.nearest(current.u, [p.u for p in usable], state.delta)]
-        used = [*state.points, *old]
-        coarse = len(current.evaluation.e) >= 2 * len(state.points)
-        places, evaluations = np.array([point.u for point in used]), [point.evaluation for point in used]
-        fitted = noise.regression(places, evaluations, state.k, len(old), coarse, setting.options)
-        lowest = int(np.argmin(fitted.smoothed))
-        if lowest == state.k:
-            break
-        state = replace(state, k=lowest)
-    return state, fitted
+    return [first, curved(r, J, (), state.delta), fading(r, J, old, state.delta) or first]
 
 
 def flatness(state: Iterate, setting: Setting) -> Array:

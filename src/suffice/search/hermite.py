@@ -22,16 +22,11 @@ the curvature along it is known, and after m steps all of it. The model
 is a combination of the columns of J and the rows of W (`suffice.search.model`), so that their Gram matrix is all that
 F(s) ~ ||r(s)||^2 needs.
 
-Parameters are often logarithms, and residuals powers of what they are logarithms of, as in a penalty 1/l1: then
-log |r_t| is what is nearly linear. So there is a second model of this kind, F(s) ~ sum_t r_t^2 exp(2 p_t(s)), with p_t
-the same quadratics for log |r_t|. It follows an exponential wall down in a step or two, where r + J s, and a quadratic
-as well, advance by one e-folding at a time.
-
-And a parameter whose influence fades, as that of the logarithm of a ridge that hardly matters any more, is best seen as
+A parameter whose influence fades, as that of the logarithm of a ridge that hardly matters any more, is best seen as
 e^(k_j s_j): residuals are nearly linear in what it is the logarithm of. In z_j = (e^(k_j s_j) - 1) / k_j, with slopes
-J_i e^(-k_j y_j), the same least squares give a third model. k_j is what an old point tells, if columns j of J there and
-here are parallel:  J_i = e^(k_j y_j) J.  It goes to the end of a fading parameter in one step. There z_j is taken in
-units in which the parameter is as influential as others, so that old points are no farther than they matter.
+J_i e^(-k_j y_j), the same least squares give a second model. k_j is what an old point tells, if columns j of J there
+and here are parallel:  J_i = e^(k_j y_j) J.  It goes to the end of a fading parameter in one step. There z_j is taken
+in units in which the parameter is as influential as others, so that old points are no farther than they matter.
 
 Derivatives prove nothing: a step made by them is judged as any other. They may also be wrong, or of no use where F has
 a kink: `suffice.search.by_derivatives` says what then.
@@ -51,7 +46,6 @@ from suffice.search.model import Basis, CostModel, GramModel
 from suffice.search.state import MOST_EQUATIONS
 
 THIRD, NUGGET = 0.1, 1e-10
-LARGEST = 300.0  # exponent
 LARGEST_WARP = 50.0  # exponent of a single parameter
 LEAST_UNIT = 1e-12
 MOVED = 0.1  # of the largest change of a parameter: a change that tells of an exponent
@@ -76,28 +70,6 @@ def slopes(evaluation: Evaluation, unit: Array, coarse: bool) -> Array | None:
     sizes = np.abs(evaluation.coarse)
     pulled = np.add.reduceat(evaluation.r[:, None] * J, starts) / np.where(sizes > 0.0, sizes, 1.0)[:, None]
     return np.where((np.array(evaluation.blocks) == 1)[:, None], J[starts], pulled)
-
-
-@dataclass(frozen=True)
-class PowerModel(CostModel):
-    """F(s) ~ sum_t r_t^2 exp(2 p_t(s)), p the sum of all phi(s) times the rows of P: residuals keep their signs."""
-
-    basis: Basis
-    P: Array
-    r: Array
-    F: float
-
-    def _exponents(self, s: Array) -> Array:
-        return np.minimum(self.basis.phi(s) @ self.P, LARGEST)
-
-    def decrease(self, s: Array) -> float:
-        return -float(self.r**2 @ np.expm1(2.0 * self._exponents(s)))
-
-    def derivatives(self, s: Array) -> tuple[Array, Array]:
-        pull = 2.0 * self.r**2 * np.exp(2.0 * self._exponents(s))
-        T = self.basis.slopes(s) @ self.P
-        H = 2.0 * (T * pull) @ T.T + self.basis.curvature(self.P @ pull)
-        return T @ pull / self.basis.unit, H / self.basis.unit**2
 
 
 @dataclass(frozen=True)
@@ -142,19 +114,6 @@ def curved(r: Array, J: Array, old: Sequence[Old], delta: float) -> GramModel:
     basis, W = _quadratics(r, J, old, delta)
     R = np.vstack([J.T, W])
     return GramModel(basis, R @ R.T, R @ r, float(r @ r))
-
-
-def power_law(r: Array, J: Array, old: Sequence[Old], delta: float) -> PowerModel | None:
-    """The same for logarithms of residuals; None if one of them is 0. Old points where signs differ are left out."""
-    if not r.all():
-        return None
-    logs: list[Old] = []
-    for step, there, slope in old:
-        if (there * r > 0.0).all():
-            logs.append((step, np.log(there / r), None if slope is None else slope / there[:, None]))
-    a = J / r[:, None]
-    basis, W = _quadratics(np.zeros(len(r)), a, logs, delta)
-    return PowerModel(basis, np.vstack([a.T, W]), r, float(r @ r))
 
 
 def fading(r: Array, J: Array, old: Sequence[Old], delta: float) -> WarpedModel | None:

@@ -13,26 +13,27 @@ can; where it cannot, F~ decides, and the verdict is marked as not proven.
 from __future__ import annotations
 
 from suffice.evaluation import Evaluation
-from suffice.options import Options
 from suffice.result import Purpose, Status
 from suffice.search import limit
-from suffice.search.accuracy import by_policy, enough_to_tell, refinement
+from suffice.search.accuracy import DECISION_ERROR, ETA1, by_policy, enough_to_tell, refinement
 from suffice.search.state import Pending, Sample, Setting, Trial, Verdict
 
+ETA2 = 0.75  # from this ratio on a step is very successful (customary; published: 0.7; no difference over many runs)
+SHRINK, GROW, GROW_STEP = 0.5, 2.0, 4.0  # gamma_dec, gamma_inc, gamma_inc_bar of the published implementation
 LARGEST_RADIUS = 1e10  # times the unit of the search: F may fall for ever towards a limit it does not attain
 
 
-def judge(current: Evaluation, trial: Evaluation, predicted: float, options: Options) -> tuple[Verdict, float]:
+def judge(current: Evaluation, trial: Evaluation, predicted: float) -> tuple[Verdict, float]:
     """The verdict and the ratio of actual to predicted decrease that the radius is to follow."""
     ratio = (current.cost - trial.cost) / predicted
-    tolerance = options.decision_error * predicted
+    tolerance = DECISION_ERROR * predicted
     if current.error <= tolerance and trial.error <= tolerance:
-        return (Verdict.ACCEPTED if ratio >= options.eta1 else Verdict.REJECTED), ratio
+        return (Verdict.ACCEPTED if ratio >= ETA1 else Verdict.REJECTED), ratio
     least = (current.interval[0] - trial.interval[1]) / predicted
     most = (current.interval[1] - trial.interval[0]) / predicted
-    if least >= options.eta1:
+    if least >= ETA1:
         return Verdict.ACCEPTED, ratio
-    if most < options.eta1:
+    if most < ETA1:
         return Verdict.REJECTED, ratio
     return Verdict.OPEN, ratio
 
@@ -40,24 +41,21 @@ def judge(current: Evaluation, trial: Evaluation, predicted: float, options: Opt
 def verdict_on(current: Sample, trial: Trial, setting: Setting) -> tuple[Verdict, float]:
     """The verdict on a step, and the ratio of actual to predicted decrease that the radius is to follow."""
     plan, options = trial.plan, setting.options
-    verdict, ratio = judge(current.evaluation, trial.point.evaluation, plan.predicted, options)
+    verdict, ratio = judge(current.evaluation, trial.point.evaluation, plan.predicted)
     if verdict is Verdict.OPEN:  # what is proven stands; the policy's own errors may dismiss a step, not accept it
         ends = by_policy(current.evaluation, options), by_policy(trial.point.evaluation, options)
-        if judge(*ends, plan.predicted, options)[0] is Verdict.REJECTED:
+        if judge(*ends, plan.predicted)[0] is Verdict.REJECTED:
             verdict = Verdict.REJECTED
-    if options.noise is not None or (verdict is Verdict.OPEN and end_to_refine(current, None, trial, setting) is None):
-        origin = plan.origin if plan.noise > 0.0 else current.evaluation.cost
-        ratio = (origin - trial.point.evaluation.cost + plan.noise) / (plan.predicted + plan.noise)
-        verdict = Verdict.LIKELY if ratio >= options.eta1 else Verdict.UNLIKELY
+    if verdict is Verdict.OPEN and end_to_refine(current, None, trial, setting) is None:
+        verdict = Verdict.LIKELY if ratio >= ETA1 else Verdict.UNLIKELY
     return verdict, ratio
 
 
 def end_to_refine(current: Sample, k: int | None, trial: Trial, setting: Setting) -> Pending | None:
     """The less certain end of a step whose verdict is open, as far as the distance to the threshold asks for, if the
     oracle can make it more certain; the incumbent is the k-th point."""
-    options = setting.options
-    _, ratio = judge(current.evaluation, trial.point.evaluation, trial.plan.predicted, options)
-    T = enough_to_tell(ratio, options) * trial.plan.predicted
+    _, ratio = judge(current.evaluation, trial.point.evaluation, trial.plan.predicted)
+    T = enough_to_tell(ratio) * trial.plan.predicted
     ends = [(Purpose.REFINE_INCUMBENT, current, k), (Purpose.REFINE_STEP, trial.point, None)]
     for purpose, point, t in sorted(ends, key=lambda end: -end[1].evaluation.error):
         if point.evaluation.error > T and not limit.exhausted(point, setting):
@@ -77,14 +75,14 @@ def ended(current: Sample, setting: Setting, status: Status) -> Status:
     return status if known or not limit.exhausted(current, setting) else Status.ACCURACY
 
 
-def next_radius(ratio: float, step: float, delta: float, rho: float, options: Options) -> float:
+def next_radius(ratio: float, step: float, delta: float, rho: float) -> float:
     """The trust radius after a judged step of length `step`."""
-    if ratio < options.eta1:
-        delta = min(options.shrink * delta, step)
-    elif ratio <= options.eta2:
-        delta = max(options.shrink * delta, step)
+    if ratio < ETA1:
+        delta = min(SHRINK * delta, step)
+    elif ratio <= ETA2:
+        delta = max(SHRINK * delta, step)
     else:
-        delta = min(max(options.grow * delta, options.grow_step * step), LARGEST_RADIUS)
+        delta = min(max(GROW * delta, GROW_STEP * step), LARGEST_RADIUS)
     return rho if delta <= 1.5 * rho else delta
 
 

@@ -7,7 +7,6 @@ exhausted at once, and no request goes below the least of the latest floors.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 from suffice.evaluation import Evaluation
@@ -32,11 +31,11 @@ def _first_seen(point: Sample, within: float, floors: Floors, options: Options) 
     """A new point that has missed its request may be refined once; not at all where the oracle is known to be at its
     limit."""
     accuracy = achieved(point.evaluation, options)
-    if accuracy <= within and not (_at_limit(floors) and within <= min(floors)):
+    if accuracy <= within and not (len(floors) >= SEVERAL and within <= min(floors)):
         return floors, point
-    if _at_limit(floors) or (floors and accuracy >= FUTILE * min(floors)):
+    if len(floors) >= SEVERAL or (floors and accuracy >= FUTILE * min(floors)):
         floors = (*floors, accuracy)[-SEVERAL:]
-    return floors, replace(point, futile=2 if _at_limit(floors) else 1)
+    return floors, replace(point, futile=2 if len(floors) >= SEVERAL else 1)
 
 
 def _refined(old: Sample, after: Evaluation, within: float, floors: Floors, options: Options) -> tuple[Floors, Sample]:
@@ -50,25 +49,19 @@ def _refined(old: Sample, after: Evaluation, within: float, floors: Floors, opti
     return floors, Sample(old.u, better, 0, moved)
 
 
-def _at_limit(floors: Floors) -> bool:
+def reached(setting: Setting) -> bool:
     """Whether the oracle has shown at several points that it cannot be more accurate than it is."""
-    return len(floors) >= SEVERAL
-
-
-def noisy(setting: Setting) -> bool:
-    """Whether differences of F~ may be noise: by the options, or because the oracle has come to its limit."""
-    floors = setting.ledger.floors
-    return setting.options.noise is not None or (_at_limit(floors) and max(floors) < math.inf)
+    return len(setting.ledger.floors) >= SEVERAL
 
 
 def exhausted(point: Sample, setting: Setting) -> bool:
     """Whether there is no point in asking for this one again: it may miss once, but not twice."""
     floors = setting.ledger.floors
-    beyond = _at_limit(floors) and REFINEMENT * achieved(point.evaluation, setting.options) < min(floors)
+    beyond = reached(setting) and REFINEMENT * achieved(point.evaluation, setting.options) < min(floors)
     return point.futile > 1 or beyond
 
 
 def askable(within: float, setting: Setting) -> float:
     """The request, but for nothing that the oracle has shown to be beyond its limit."""
     floors = setting.ledger.floors
-    return max(within, min(floors)) if _at_limit(floors) else within
+    return max(within, min(floors)) if reached(setting) else within

@@ -51,10 +51,9 @@ from suffice.result import Purpose, Status
 from suffice.search import limit, trust_region
 from suffice.search.accuracy import FIRST_LOOK, by_policy, for_decision, for_model, too_rough
 from suffice.search.by_derivatives import allowed
-from suffice.search.judge import end_to_refine, ended, next_radius, refine, verdict_on
+from suffice.search.judge import SHRINK, end_to_refine, ended, next_radius, refine, verdict_on
 from suffice.search.secant import Secants, minimise, shortest
-from suffice.search.state import Judged, Pending, Plan, Sample, Setting, Trial, Verdict
-from suffice.search.strategy import Strategy
+from suffice.search.state import Judged, Pending, Plan, Sample, Setting, Strategy, Trial, Verdict
 
 FEW = 64  # parameters: beyond, m + 1 points cost more than they tell, and adjoint gradients one solve
 CORRECTIONS = 30  # pairs that are remembered
@@ -85,7 +84,6 @@ class GradientSearch:
     rejected: tuple[Sample, ...] = ()  # where the latest steps from the incumbent have led in vain, the latest last
     pending: Pending | None = None
     trial: Trial | None = None
-    promise: float = math.inf  # the decrease that the latest step promised
     failed: bool = False  # whether the latest step has
     stuck: bool = False  # and whether it was as short as steps get
     status: Status = Status.RUNNING
@@ -152,16 +150,15 @@ def _step(state: GradientSearch, setting: Setting) -> GradientSearch:
     length, F = float(np.max(np.abs(s))), current.evaluation.cost
     short = B.count > 0 and length < min(SHORT_STEP * state.rho, CUT * state.delta)
     if predicted <= ROUNDING * F and state.failed and not B.count:
-        delta, stuck = max(options.shrink * state.delta, LAST * state.rho), state.delta <= LAST * state.rho
+        delta, stuck = max(SHRINK * state.delta, LAST * state.rho), state.delta <= LAST * state.rho
         return _ended(state, setting, Status.KINK) if stuck else replace(state, delta=delta)
     if predicted <= ROUNDING * F or (short and not state.failed):
         return _ended(state, setting, Status.CONVERGED)
     if state.stuck or (state.failed and length < LAST * state.rho):
         return _ended(state, setting, Status.KINK)
-    state = replace(state, promise=predicted)
     u = np.clip(current.u + s, scaling.low, scaling.high)
     if setting.rules_out(u, current):
-        return replace(state, delta=options.shrink * length, failed=True, stuck=length <= LAST * state.rho)
+        return replace(state, delta=SHRINK * length, failed=True, stuck=length <= LAST * state.rho)
     error = by_policy(current.evaluation, options).error
     if too_rough(error, current.moved, predicted, True) and not limit.exhausted(current, setting):
         T = FIRST_LOOK[options.policy] * predicted
@@ -232,7 +229,7 @@ def _go_around(
     """There are no finite residuals, or no gradient, at the pending point: it is no place to go to."""
     plan = plan if state.trial is None else state.trial.plan
     assert plan is not None
-    delta = next_radius(-math.inf, plan.length, state.delta, LAST * state.rho, setting.options)
+    delta = next_radius(-math.inf, plan.length, state.delta, LAST * state.rho)
     note = f"{NO_GRADIENT}: the step has failed" if point.evaluation.failure is None else ""
     judged = Judged(Verdict.REJECTED, plan.predicted, state.current.u, point.u, note)
     stuck = plan.length <= LAST * state.rho
@@ -241,17 +238,17 @@ def _go_around(
 
 def _conclude(state: GradientSearch, trial: Trial, setting: Setting) -> tuple[GradientSearch, Judged]:
     """Judge the step as far as the intervals allow, and if they do, act on the verdict."""
-    current, plan, options = state.current, trial.plan, setting.options
+    current, plan = state.current, trial.plan
     verdict, ratio = verdict_on(current, trial, setting)
     judged = Judged(verdict, plan.predicted, current.u, trial.point.u)
     if verdict is Verdict.OPEN:
         return state, judged
     state = replace(state, trial=None)
     if verdict in (Verdict.ACCEPTED, Verdict.LIKELY):
-        delta = next_radius(ratio, plan.length, state.delta, LAST * state.rho, options)
+        delta = next_radius(ratio, plan.length, state.delta, LAST * state.rho)
         points = (*(_light(point) for point in state.points[-CORRECTIONS:]), trial.point)
         return replace(state, delta=delta, points=points, rejected=(), failed=False), judged
-    delta = next_radius(min(ratio, 0.0), plan.length, state.delta, LAST * state.rho, options)
+    delta = next_radius(min(ratio, 0.0), plan.length, state.delta, LAST * state.rho)
     if not _kinked(current, trial.point, setting):
         delta = min(delta, _parabola(current, trial.point, setting) * plan.length)
     delta = max(delta, LAST * state.rho)
@@ -267,7 +264,7 @@ def _parabola(current: Sample, end: Sample, setting: Setting) -> float:
     """Where the parabola through F and its slope at a step's start, and F at its end, is least; in steps."""
     slope = float(_gradient(current, setting) @ (end.u - current.u))
     rise = end.evaluation.cost - current.evaluation.cost - slope
-    return max(-0.5 * slope / rise, SHORTEST) if rise > 0.0 and slope < 0.0 else setting.options.shrink
+    return max(-0.5 * slope / rise, SHORTEST) if rise > 0.0 and slope < 0.0 else SHRINK
 
 
 def _light(point: Sample) -> Sample:

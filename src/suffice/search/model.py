@@ -22,7 +22,6 @@ curvature that a single norm hides, few are smoother.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
@@ -65,7 +64,6 @@ class Basis:
     Lam: Array  # one column per function; empty without curvature
     unit: float
     old: tuple[int, ...] = ()  # which old points are used, besides the m+1
-    smooths: bool = False  # a regression rather than an interpolation
 
     def phi(self, s: Array) -> Array:
         x = s / self.unit
@@ -101,7 +99,6 @@ class GramModel(CostModel):
     G: Array
     b: Array
     F: float
-    base: float = 0.0  # F minus ||r_k||^2, which a regression does not reproduce
 
     @property
     def curved(self) -> bool:  # type: ignore[override]
@@ -109,7 +106,7 @@ class GramModel(CostModel):
 
     def decrease(self, s: Array) -> float:
         phi = self.basis.phi(s)
-        return self.base - float(phi @ (2.0 * self.b + self.G @ phi))
+        return -float(phi @ (2.0 * self.b + self.G @ phi))
 
     def derivatives(self, s: Array) -> tuple[Array, Array]:
         J, unit = self.basis.slopes(s), self.basis.unit
@@ -151,9 +148,7 @@ def fit(basis: Basis, k: int, residuals: Array, old_residuals: Array | None = No
     """The model of F for residual vectors (rows) at the m+1 points and at all old ones."""
     r = residuals if old_residuals is None else np.vstack([residuals, *(old_residuals[i] for i in basis.old)])
     d = r - r[k]
-    G, b, F = d @ d.T, d @ r[k], float(r[k] @ r[k])
-    base = float(basis.c @ (2.0 * b + G @ basis.c)) if basis.smooths else 0.0
-    return GramModel(basis, G, b, F + base, base)
+    return GramModel(basis, d @ d.T, d @ r[k], float(r[k] @ r[k]))
 
 
 def _independent(x: Array, y: Array, values: Array) -> tuple[list[int], Array]:
@@ -181,45 +176,27 @@ def _independent(x: Array, y: Array, values: Array) -> tuple[list[int], Array]:
     return chosen, inverse
 
 
-def thrifty(model: CostModel, delta: float, lower: Array, upper: Array, share: float) -> tuple[Array, float]:
-    """A minimiser that goes no further than pays: the step and the decrease it promises, when |s| = delta costs a share
-    of the decrease to be had.
-
-    Where one residual is larger than all others by orders of magnitude, F says nothing of what the others would make
-    of a step, so the step is not to go where only they would have it.
-    """
-    s, gained = minimise(model, delta, lower, upper)
-    if not 0.0 < gained < math.inf:
-        return s, gained
-    return minimise(model, delta, lower, upper, share * gained / delta**2)
-
-
-def minimise(model: CostModel, delta: float, lower: Array, upper: Array, damping: float = 0.0) -> tuple[Array, float]:
-    """A minimiser of  m(s) + damping |s|^2  over ball and box, and the decrease of m that it promises.
+def minimise(model: CostModel, delta: float, lower: Array, upper: Array) -> tuple[Array, float]:
+    """A minimiser of the model over ball and box, and the decrease that it promises.
 
     Newton's method: each step solves the trust-region problem of the model's second-order expansion, and moves
     towards its solution as far as the model decreases. One step is exact for the paper's model.
     """
 
-    def damped(s: Array) -> float:
-        return model.decrease(s) - damping * float(s @ s)
-
     s = np.zeros(len(lower))
     gained = 0.0
     for _ in range(INNER_STEPS if model.curved else 1):
         g, H = model.derivatives(s)
-        if damping:
-            g, H = g + 2.0 * damping * s, H + 2.0 * damping * np.eye(len(s))
         if not (np.isfinite(g).all() and np.isfinite(H).all()):  # residuals too large for their products to be numbers
             break
         target = trust_region_step(g - H @ s, H, delta, lower, upper)
         move, share = target - s, 1.0
-        while share > 1e-2 and not damped(s + share * move) > gained:
+        while share > 1e-2 and not model.decrease(s + share * move) > gained:
             share *= 0.5
         if share <= 1e-2:
             break
         s = s + share * move
-        gained = damped(s)
+        gained = model.decrease(s)
         if norm(share * move) <= 1e-3 * norm(s):
             break
-    return s, model.decrease(s) if damping else gained
+    return s, gained

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -55,17 +55,6 @@ def offered(objective: object, name: str) -> Callable[..., Any] | None:
 def space_of(objective: object) -> Space | None:
     """The names and ranges of its parameters, if it has any."""
     return getattr(objective, "space", None)
-
-
-def lower_bound_of(objective: object) -> Callable[[Array], float] | None:
-    """The bound of F that costs nothing, if there is one."""
-    return offered(objective, "lower_bound")
-
-
-def events_of(objective: object) -> list[Mapping[str, Any]]:
-    """What it has to report besides its evaluations."""
-    take = offered(objective, "take_events")
-    return [] if take is None else list(take())
 
 
 def oracle(objective: object, policy: Policy) -> Callable[..., Evaluation]:

@@ -1,4 +1,10 @@
-"""What a search knows: immutable, so that a checkpoint, an ask/tell interface and a loop are the same thing."""
+"""What a search knows, and what a strategy is: an upper-level method together with what it knows at the moment.
+
+A strategy is immutable: `decide` thinks until an evaluation is pending or the search has ended, `absorb` takes the
+evaluation in, and each returns the strategy as it is then. So an ask/tell interface, a checkpoint and a loop are the
+same thing, and a search is a function of the answers to its requests. There are two: the trust region for few
+parameters (`suffice.search.trust_region`), and quasi-Newton steps from gradients for many (`suffice.search.many`).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -26,7 +32,7 @@ class Verdict(Enum):
     ACCEPTED = "accepted"
     REJECTED = "rejected"
     OPEN = "open"
-    LIKELY = "accepted, not proven"  # by F~, where noise or the oracle's limit leaves nothing better to go by
+    LIKELY = "accepted, not proven"  # by F~, where the oracle's limit leaves nothing better to go by
     UNLIKELY = "rejected, not proven"
 
 
@@ -47,8 +53,6 @@ class Plan:
     predicted: float
     length: float
     foreseen: tuple[float, ...] = ()
-    noise: float = 0.0  # eps of `suffice.search.noise`: what noise alone makes of a difference of two F~
-    origin: float = math.nan  # F~ where the step starts, averaged
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,7 @@ class Ledger:
     records: tuple[Record, ...] = ()
     work: float = 0.0
     seconds: float = 0.0
-    best: Sample | None = None  # of all evaluated, the one with the least proven upper bound of F; None with noise
+    best: Sample | None = None  # of all evaluated, the one with the least proven upper bound of F
     floors: tuple[float, ...] = ()  # the accuracies at which refinements have come to nothing since one has not
 
     def better(self, current: Sample) -> Sample:
@@ -102,7 +106,7 @@ class Ledger:
         good.
 
         Without errors that is the least F seen. It need not be the incumbent, which moves only if a step decreases F by
-        a share of what the model promised. With `Options(noise=...)` it is: the least F~ of many would be the luckiest.
+        a share of what the model promised.
         """
         best = self.best
         return current if best is None or current.evaluation.interval[1] <= best.evaluation.interval[1] else best
@@ -128,24 +132,58 @@ class Setting:
         return bound is not None and bound(self.scaling.to_theta(u)) >= current.evaluation.interval[1]
 
 
+class Strategy(Protocol):
+    """An upper-level method with what it knows; immutable. Points are in the coordinates of `setting.scaling`."""
+
+    @property
+    def status(self) -> Status: ...
+
+    @property
+    def pending(self) -> Pending | None:
+        """The evaluation that it waits for."""
+        ...
+
+    @property
+    def points(self) -> Sequence[Sample]:
+        """Those that its next step goes by; none before the first evaluation."""
+        ...
+
+    @property
+    def current(self) -> Sample:
+        """The incumbent, from the first evaluation on."""
+        ...
+
+    @property
+    def delta(self) -> float:
+        """How far from the incumbent it looks next."""
+        ...
+
+    @property
+    def rho(self) -> float:
+        """How near it would look at this stage."""
+        ...
+
+    def decide(self, setting: Setting) -> Strategy:
+        """Think until an evaluation is pending or the search has ended."""
+        ...
+
+    def absorb(self, point: Sample, setting: Setting) -> tuple[Strategy, Judged | None]:
+        """Take in the point that was pending, and tell the verdict on a step that was judged by it. A point may have no
+        F (`point.evaluation.failure`); one that was to be refined, and could not, comes back as it was."""
+        ...
+
+
+# The strategy at u, before the first evaluation; evaluations that were made before the search may help it.
+Begin = Callable[[Array, Setting, Sequence[Evaluation]], Strategy]
+
+
 @dataclass(frozen=True)
 class Looks:
     """Where the trust region looks elsewhere than its model proposes (`suffice.search.looks`)."""
 
     places: tuple[Array, ...] = ()  # to be looked at, one after the other
     rounds: int = 0  # of looks across the box or along flat directions
-    around: float = math.inf  # F when it has looked around the latest time
-    edged: float = math.inf  # and when it has looked at bounds
     in_vain: bool = False  # whether the last look before the end has found nothing
-
-
-@dataclass(frozen=True)
-class Restarts:
-    """Restarts because of noise (`suffice.search.noise`)."""
-
-    count: int = 0
-    in_vain: int = 0  # in a row, that have not decreased F
-    mark: float = math.inf  # F at the incumbent at the latest one, averaged
 
 
 @dataclass(frozen=True)
@@ -170,11 +208,9 @@ class Iterate:
     pool: tuple[Sample, ...] = ()
     pending: Pending | None = None
     trial: Trial | None = None
-    promise: float = math.inf  # the decrease that the latest step promised
     after_failure: bool = False
     retries: int = 0  # how many points in a row, of those wanted for the model, had no finite residuals
     looks: Looks = Looks()
-    restarts: Restarts = Restarts()
     models: Modelling = Modelling()
     status: Status = Status.RUNNING
 

@@ -19,7 +19,7 @@ import numpy as np
 from suffice.arrays import Array, norm
 from suffice.evaluation import Evaluation
 from suffice.result import Purpose, Status
-from suffice.search import by_derivatives, fitting, limit, looks, noise
+from suffice.search import by_derivatives, fitting, limit, looks
 from suffice.search.accuracy import (
     FIRST_LOOK,
     REFINEMENT,
@@ -31,10 +31,9 @@ from suffice.search.accuracy import (
     too_rough,
 )
 from suffice.search.geometry import elsewhere, farthest, first_points, improving_point, point_to_replace
-from suffice.search.judge import end_to_refine, ended, next_radius, next_rho, refine, verdict_on
-from suffice.search.model import minimise, thrifty
+from suffice.search.judge import ETA2, SHRINK, end_to_refine, ended, next_radius, next_rho, refine, verdict_on
+from suffice.search.model import minimise
 from suffice.search.state import WARM_POOL, Iterate, Judged, Pending, Plan, Sample, Setting, Trial, Verdict, remembered
-from suffice.search.warm import warm_start
 
 SHORT_STEP = 0.5  # steps shorter than this many rho are not worth an evaluation (published implementation)
 FORGET = 0.5  # how much an older step counts when the models are compared
@@ -132,7 +131,7 @@ def _go_around(state: Iterate, pending: Pending, point: Sample, setting: Setting
             return by_derivatives.give_up(state, setting), None
     plan = pending.plan if state.trial is None else state.trial.plan
     assert plan is not None
-    delta = next_radius(-math.inf, plan.length, state.delta, state.rho, setting.options)
+    delta = next_radius(-math.inf, plan.length, state.delta, state.rho)
     judged = Judged(Verdict.REJECTED, plan.predicted, state.current.u, point.u)
     state = replace(state, delta=delta, trial=None, after_failure=True)
     return (by_derivatives.failed(state, plan, setting) if state.models.by_derivatives else state), judged
@@ -140,20 +139,20 @@ def _go_around(state: Iterate, pending: Pending, point: Sample, setting: Setting
 
 def _conclude(state: Iterate, trial: Trial, setting: Setting) -> tuple[Iterate, Judged]:
     """Judge the step as far as the intervals allow, and if they do, act on the verdict."""
-    plan, options = trial.plan, setting.options
+    plan = trial.plan
     verdict, ratio = verdict_on(state.current, trial, setting)
     judged = Judged(verdict, plan.predicted, state.current.u, trial.point.u)
     if verdict is Verdict.OPEN:
         return state, judged
     accepted = verdict in (Verdict.ACCEPTED, Verdict.LIKELY)
     if not accepted:
-        ratio = min(ratio, options.eta2 if verdict is Verdict.UNLIKELY else 0.0)
-    delta, before = next_radius(ratio, plan.length, state.delta, state.rho, options), state.delta
+        ratio = min(ratio, ETA2 if verdict is Verdict.UNLIKELY else 0.0)
+    delta, before = next_radius(ratio, plan.length, state.delta, state.rho), state.delta
     misses = [math.log(max(abs(foreseen - trial.point.evaluation.cost), 1e-300)) for foreseen in plan.foreseen]
     misses = [FORGET * miss + new for miss, new in zip(state.models.misses, misses, strict=True)]
     state = replace(state, delta=delta, trial=None, after_failure=not accepted).modelled(misses=tuple(misses))
     if state.models.by_derivatives:
-        return by_derivatives.after_step(state, trial, accepted, ratio > options.eta2, setting), judged
+        return by_derivatives.after_step(state, trial, accepted, ratio > ETA2, setting), judged
     t = point_to_replace(state.places, state.k, trial.point.u, before, accepted)
     state = state.pooled(state.points[t]).placed(trial.point, t)
     return replace(state, k=t if accepted else state.k), judged
@@ -173,41 +172,32 @@ def _ask_first(state: Iterate, setting: Setting) -> Iterate:
 
 def _step(state: Iterate, setting: Setting) -> Iterate:
     models, options = state.models, setting.options
-    if models.by_derivatives and (limit.noisy(setting) or not by_derivatives.known(state.current.evaluation)):
-        at_last = state.rho <= options.final_radius and options.noise is None
+    if models.by_derivatives and not by_derivatives.known(state.current.evaluation):
+        at_last = state.rho <= options.final_radius
         return _ended(state, setting) if at_last else by_derivatives.give_up(state, setting)
-    state, smoothed, competing = fitting.fitted(state, setting)
-    current = state.current
+    current, competing = state.current, fitting.fitted(state, setting)
     model = competing[min(range(len(competing)), key=lambda i: models.misses[i])]
     room = setting.scaling.low - current.u, setting.scaling.high - current.u
-    if models.by_derivatives:
-        s, predicted = thrifty(model, state.delta, *room, by_derivatives.THRIFT)
-    else:
-        s, predicted = minimise(model, state.delta, *room)
+    s, predicted = minimise(model, state.delta, *room)
     u, length = np.clip(current.u + s, *setting.box), norm(s)
-    state = replace(state, promise=predicted if predicted > 0.0 else state.promise)
     if predicted <= looks.WORTH * current.evaluation.cost and state.looks.rounds == 0:
         across = looks.across(current.u, *setting.box) if looks.on_a_plateau(state, setting) else []
         if across:
             return state.looking(places=tuple(across), rounds=1)
-    if smoothed is not None and predicted <= smoothed.doubt(s):
-        return noise.restart(state, smoothed, setting)
     short = predicted <= 0.0 or (length < SHORT_STEP * state.rho and not _last_to_a_bound(state, u, setting))
     if _suffices(state, predicted, short, setting):
         return replace(state, status=Status.SUFFICES)
     if short:
-        return _mend(replace(state, delta=max(options.shrink * state.delta, state.rho)), setting, short=True)
+        return _mend(replace(state, delta=max(SHRINK * state.delta, state.rho)), setting, short=True)
     if setting.rules_out(u, current):
         if state.delta > state.rho:
-            return replace(state, delta=max(options.shrink * min(length, state.delta), state.rho))
+            return replace(state, delta=max(SHRINK * min(length, state.delta), state.rho))
         return _mend(state, setting, short=True)
     blurred = _blurred(state, u, predicted, setting)
     if blurred is not None:
         return replace(state, pending=blurred)
     within = first_look(predicted, state.delta, current.evaluation, options)
     plan = Plan(predicted, length, tuple(one.value(s) for one in competing))
-    if smoothed is not None:
-        plan = replace(plan, noise=smoothed.eps, origin=smoothed.smoothed[state.k] + smoothed.bias)
     return _ask(state, Purpose.STEP, u, within, setting, plan=plan)
 
 
@@ -247,8 +237,9 @@ def _ended(state: Iterate, setting: Setting) -> Iterate:
 
 
 def _ask(state: Iterate, purpose: Purpose, u: Array, within: float, setting: Setting, **given: Any) -> Iterate:
-    warm = warm_start(u, state.points, state.k, state.pool[-WARM_POOL:])
-    return replace(state, pending=Pending(purpose, u, limit.askable(within, setting), warm, **given))
+    known = [*state.points, *state.pool[-WARM_POOL:]]
+    near = min(known, key=lambda point: norm(point.u - u)).evaluation if known else None
+    return replace(state, pending=Pending(purpose, u, limit.askable(within, setting), near, **given))
 
 
 def _ask_near(
@@ -302,18 +293,19 @@ def _refresh(state: Iterate, setting: Setting, short: bool) -> Iterate | None:
 
 def _narrow(state: Iterate, setting: Setting) -> Iterate:
     """Reduce rho, unless there is something to look at before; at the final radius, end."""
-    options, noisy = setting.options, limit.noisy(setting)
+    options, current = setting.options, state.current
     at_last, rho = state.rho <= options.final_radius, next_rho(state.rho, options.final_radius)
     if at_last and state.models.by_derivatives and not state.models.tested:
-        if noisy or not by_derivatives.known(state.current.evaluation):
+        if not by_derivatives.known(current.evaluation):
             return by_derivatives.give_up(state, setting)
         return _ask(state, Purpose.TEST, *by_derivatives.test(state, setting), setting)
-    if at_last and noisy and noise.unsure(state, setting):
-        return noise.restart(*fitting.smoothed_model(state, setting), setting)
-    squared = fitting.flatness(state, setting) if at_last and not noisy else None
-    state = looks.before_narrowing(state, setting, rho, squared)
-    if state.looks.places:
-        return state
+    if at_last and state.looks.rounds < looks.ROUNDS:
+        squared, F = fitting.flatness(state, setting), current.evaluation.cost
+        places = looks.along_flat(current.u, squared, F, options.initial_radius, *setting.box)
+        if options.model != "linear":  # the paper's method does without
+            places += looks.at_bounds(state, setting)
+        if places:
+            return state.looking(places=tuple(places), rounds=state.looks.rounds + 1)
     return _ended(state, setting) if at_last else replace(state, rho=rho, delta=max(0.5 * state.rho, rho))
 
 
@@ -329,17 +321,11 @@ def _ask_look(state: Iterate, setting: Setting) -> Iterate:
 
 
 def _look(state: Iterate, point: Sample, setting: Setting) -> Iterate:
-    """A point elsewhere: if F is proven to be less there, the search goes on from it, with first points of its own if
-    that is more than next to nothing."""
-    gain = looks.gain(state, point, setting)
-    if gain == 0.0:
+    """A point elsewhere: if F is proven to be less there, the search goes on from it, with first points of its own."""
+    if not looks.better(state, point, setting):
         return _looked_in_vain(state.pooled(point), setting)
     radius = min(setting.options.initial_radius, norm(point.u - state.current.u))
-    if gain > looks.LITTLE or state.models.by_derivatives:
-        return _begin_at(point, radius, state, setting)
-    t = point_to_replace(state.places, state.k, point.u, radius, True)
-    state = state.pooled(state.points[t]).placed(point, t)
-    return replace(state, k=t, delta=radius).looking(places=())
+    return _begin_at(point, radius, state, setting)
 
 
 def _begin_at(point: Sample, radius: float, state: Iterate, setting: Setting) -> Iterate:

@@ -1,35 +1,38 @@
-"""Tuning: `tune` begins a run, `resume` goes on with one from its journal; `suffice.search.run` is their loop."""
+"""The one upper loop: ask -> evaluate -> tell -> write down. `tune` begins a run, `resume` goes on with one from its
+journal.
+
+Starts go on side by side, one evaluation each in turn; theta0 alone is a list of one. A run may end before the search
+does: by Ctrl-C, SIGTERM, a spent budget, the callback, a journal that cannot be written. Each time the result has the
+best point so far with its interval and a status that says why, and the journal has everything up to the last finished
+evaluation.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from suffice.arrays import vector
 from suffice.evaluation import Evaluation
 from suffice.files import JournalError
-from suffice.journal.answers import Contents, Journal
+from suffice.journal.answers import Contents, Journal, request_key
+from suffice.journal.codec import decode, encode
 from suffice.journal.fingerprint import Fingerprint, differences, versions
 from suffice.journal.lines import NONSENSE, shortened
 from suffice.options import BUDGETS, Options
-from suffice.result import Result
-from suffice.search.objective import (
-    Objective,
-    derivatives_of,
-    exact,
-    lower_bound_of,
-    offered,
-    oracle,
-    space_of,
-)
-from suffice.search.run import Callback, Run, Start
-from suffice.search.strategy import Begin
-from suffice.search.tuner import Request, Tuner, unlimited
+from suffice.result import OracleError, Record, Result, Status
+from suffice.search.objective import Objective, derivatives_of, offered, oracle, space_of
+from suffice.search.state import Begin
+from suffice.search.tuner import Request, Tuner, evaluations_of, unlimited
+from suffice.signals import Terminated, TimeOver, termination, undisturbed
 
-__all__ = ["Request", "Tuner", "exact", "resume", "tune"]
-
+Callback = Callable[[Record], object]
 JournalLike = str | os.PathLike[str] | Journal
 
 
@@ -62,17 +65,17 @@ def tune(
     box, and max(1, |theta0|) for a parameter with an infinite bound, which serves badly if theta is, say, 1e-12.
 
     `starts` are more starts; theta0, if it is given too, comes first. The search is local, so each may find another
-    minimiser. All go on side by side, one evaluation each in turn, until they end, until another start overtakes
-    them (`suffice.search.starts` has the rule), or until a budget of `options` is spent, which all of them share:
-    max_work and max_seconds are checked after every turn. An objective with `evaluate_all(thetas, *, within, warm,
-    policy)`, such as a `BilevelProblem`, is asked for a whole turn at once. The result is that of the start with the
-    least proven upper bound of F; `result.starts` has the results of all, in their order.
+    minimiser. All go on side by side, one evaluation each in turn, until they end, until one is on target, or until a
+    budget of `options` is spent, which all of them share: max_work and max_seconds are checked after every turn. An
+    objective with `evaluate_all(thetas, *, within, warm, policy)`, such as a `BilevelProblem`, is asked for a whole
+    turn at once. The result is that of the start with the least proven upper bound of F; `result.starts` has the
+    results of all, in their order.
 
     `seen` are evaluations of the same objective that were made before: they are not made again for being known, but
     models of steps near them know more of F's curvature, from the first step on.
 
     `strategy` is an upper-level method of your own: a function of u, the setting and `seen` that gives the
-    `suffice.search.strategy.Strategy` at u. None: a trust region, or quasi-Newton steps for many parameters.
+    `suffice.search.state.Strategy` at u. None: a trust region, or quasi-Newton steps for many parameters.
 
     `journal` names a folder in which every evaluation is on disk before the next one begins; `suffice.resume` continues
     the run, to the same result. It is made if need be, and refused if it holds a run already.
@@ -86,7 +89,8 @@ def tune(
     space = space_of(objective)
     box = space.bounds if space is not None and bounds is None else bounds
     given: dict[str, Any] = {"bounds": box, "scale": scale, "options": options, "seen": seen, "strategy": strategy}
-    tuners = [Start(theta, lower_bound=lower_bound_of(objective), **given) for theta in _starts(theta0, starts, space)]
+    given["lower_bound"] = offered(objective, "lower_bound")
+    tuners = [Tuner(theta, **given) for theta in _starts(theta0, starts, space)]
     run = _run(tuners, objective, callback, tuners[0].options, starts is not None)
     with nullcontext() if journal is None else _book(journal) as run.journal:
         if run.journal is not None:
@@ -135,7 +139,7 @@ def resume(
 
 def _taken_up(
     contents: Contents, options: Options | None, problem: Objective, strategy: Begin | None
-) -> tuple[list[Start], bool, Options]:
+) -> tuple[list[Tuner], bool, Options]:
     """The starts of a run as it began, without budgets, whether they were given as a list, and its options."""
     fingerprint = _fingerprint(problem, strategy)
     try:
@@ -145,8 +149,8 @@ def _taken_up(
         thetas, listed, before = given.pop("theta0"), bool(given.pop("listed")), given["options"]
         if not isinstance(before, Options):
             raise TypeError(f"options must be Options, got {type(before).__name__}")
-        given |= {"options": unlimited(before), "lower_bound": lower_bound_of(problem), "strategy": strategy}
-        tuners = [Start(theta, **given) for theta in thetas]
+        given |= {"options": unlimited(before), "lower_bound": offered(problem, "lower_bound"), "strategy": strategy}
+        tuners = [Tuner(theta, **given) for theta in thetas]
         if not tuners:
             raise ValueError("there must be a start")
     except NONSENSE as error:
@@ -155,7 +159,7 @@ def _taken_up(
     return tuners, listed, before
 
 
-def _run(tuners: list[Start], objective: Objective, callback: Any, options: Options, listed: bool) -> Run:
+def _run(tuners: list[Tuner], objective: Objective, callback: Any, options: Options, listed: bool) -> Run:
     """A run, whose arguments are refused before a journal is made."""
     oracle(objective, options.policy)
     derivatives_of(objective, options)
@@ -216,3 +220,185 @@ def _fingerprint(objective: object, strategy: Begin | None) -> dict[str, str]:
     for name, value in {**({} if space is None else {"space": space.ranges}), **parts}.items():
         found.add(str(name), value)
     return found.parts
+
+
+@dataclass
+class Run:
+    """Starts on their way, and the journal of their answers."""
+
+    tuners: Sequence[Tuner]
+    objective: Objective
+    callback: Callback | None = None
+    journal: Journal | None = None
+    listed: bool = False  # a list of starts, be it of one: the result has them all
+    seconds_before: float = 0.0
+    unwritten: Sequence[Tuner] = ()  # whose latest evaluation is not on disk
+
+    def __post_init__(self) -> None:
+        for tuner in self.tuners:
+            tuner.remembers = False
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What all starts began with."""
+        return {
+            **self.tuners[0].arguments,
+            "theta0": tuple(tuner.arguments["theta0"] for tuner in self.tuners),
+            "listed": self.listed,
+        }
+
+    def replay(self, options: Options) -> None:
+        """Tell the starts what the journal holds, as if there were no budgets; then there are these."""
+        assert self.journal is not None
+        while running := [tuner for tuner in self.tuners if not tuner.done]:
+            turn = [(tuner, self.journal.take(self._key(tuner.ask()))) for tuner in self._turn(running)]
+            known = [(tuner, evaluation) for tuner, evaluation in turn if evaluation is not None]
+            try:
+                for tuner, evaluation in known:
+                    tuner.tell(evaluation, 0.0)
+            except OracleError as error:
+                raise JournalError(f"the journal {self.journal.path} cannot be understood: {error}") from error
+            if not known:
+                break
+        for tuner in self.tuners:
+            tuner.limit(options)
+        self._apply_budgets(self.seconds_before)
+
+    def go(self) -> Result:
+        """The loop over turns: one evaluation for every start that has not ended, until there is none.
+        Whatever ends it, the journal is told."""
+        began = time.monotonic() - self.seconds_before
+        try:
+            with termination():
+                while running := [tuner for tuner in self.tuners if not tuner.done]:
+                    records = self._make(self._turn(running), began)
+                    if self.callback is not None:
+                        for record in records:
+                            self.callback(record)
+                    self._apply_budgets(time.monotonic() - began)
+        except StopIteration:  # of the callback; the oracle's own errors are OracleErrors
+            self._stop(Status.STOPPED)
+        except KeyboardInterrupt:
+            self._stop(Status.INTERRUPTED)
+        except Terminated:
+            self._stop(Status.TERMINATED)
+        except TimeOver:  # of an objective that keeps to a time of its own
+            self._stop(Status.MAX_SECONDS)
+        except JournalError as error:
+            if self.journal is None:  # somebody else's, raised by the callback
+                raise
+            self._stop_without_journal(error)
+        except OracleError as error:
+            self._stop(Status.FAILED)
+            self._close("" if self.listed else str(error))
+            raise OracleError(str(error), error.theta, self.result()) from error.__cause__
+        self._close()
+        return self.result()
+
+    def result(self) -> Result:
+        """Of the start with the least proven upper bound; with those of all, if they were given as a list."""
+        results = tuple(tuner.result() for tuner in self.tuners)
+        space = space_of(self.objective)
+        if space is not None:
+            results = tuple(replace(one, params=space.params(one.theta), space=space) for one in results)
+        best = min(results, key=lambda one: (one.interval[1], one.cost))
+        return replace(best, starts=results) if self.listed else best
+
+    def _apply_budgets(self, seconds: float) -> None:
+        """All starts, if what they share is spent or one is on target. Those that have ended by now have, whatever they
+        were about to be told."""
+        tuners, options = self.tuners, self.tuners[0].options
+        if any(tuner.search.status is Status.TARGET for tuner in tuners):
+            self._stop(Status.OVERTAKEN)
+            return
+        budgets = (
+            (Status.MAX_EVALUATIONS, self._evaluations, options.max_evaluations),
+            (Status.MAX_WORK, sum(tuner.search.ledger.work for tuner in tuners), options.max_work),
+            (Status.MAX_SECONDS, seconds, options.max_seconds),
+        )
+        for status, spent, most in budgets:
+            if spent >= most and not all([tuner.done for tuner in tuners]):
+                self._stop(status)
+
+    @property
+    def _evaluations(self) -> int:
+        return sum(len(tuner.history) for tuner in self.tuners)
+
+    def _turn(self, running: Sequence[Tuner]) -> list[Tuner]:
+        """Whose turn it is: all that have made the fewest evaluations, as many as max_evaluations allows."""
+        fewest = min(len(tuner.history) for tuner in running)
+        left = self.tuners[0].options.max_evaluations - self._evaluations
+        return [tuner for tuner in running if len(tuner.history) == fewest][:left]
+
+    def _make(self, turn: Sequence[Tuner], began: float) -> list[Record]:
+        """The evaluations of a turn, each told to its start; with a journal, all on disk when this returns."""
+        requests = [tuner.ask() for tuner in turn]
+        answers = _evaluate(self.objective, requests, self.tuners[0].options)
+        if self.journal is None:
+            return [tuner.tell(one, 0.0) for tuner, one in zip(turn, answers, strict=True)]
+        made = list(answers)
+        with undisturbed():
+            for tuner, evaluation in zip(turn, made, strict=True):
+                tuner.check(evaluation)
+            encoded = [_encoded(request, one) for request, one in zip(requests, made, strict=True)]
+            lines = []
+            for tuner, request, one in zip(turn, requests, encoded, strict=True):
+                record = tuner.tell(decode(one), 0.0)  # the journal knows no less
+                place = {"start": self.tuners.index(tuner), "record": encode(record)}
+                lines.append({"key": self._key(request), "purpose": request.purpose, "answer": one, **place})
+            self.unwritten = turn
+            take_events = offered(self.objective, "take_events")
+            for event in () if take_events is None else take_events():
+                self.journal.event(evaluation=self._evaluations, **event)
+            self.journal.write(lines, time.monotonic() - began)
+            self.unwritten = ()
+            self.journal.compact(one for tuner in self.tuners for one in evaluations_of(tuner.search))
+        return [tuner.history[-1] for tuner in turn]
+
+    def _key(self, request: Request) -> str:
+        return request_key(self.tuners[0].options.policy, request.theta, request.within, request.warm)
+
+    def _stop(self, status: Status, detail: str = "") -> None:
+        for tuner in self.tuners:
+            if tuner.search.status is Status.RUNNING:
+                tuner.stop(status, detail)
+
+    def _stop_without_journal(self, error: JournalError) -> None:
+        """Those that run, and those whose last evaluation has ended the search but is not on disk."""
+        assert self.journal is not None
+        held = f"it holds {self.journal.evaluations} of {self._evaluations} evaluations"
+        for tuner in self.tuners:
+            if tuner.search.status is Status.RUNNING or tuner in self.unwritten:
+                tuner.stop(Status.JOURNAL, f"{self.journal.path}: {error.__cause__ or error}; {held}")
+
+    def _close(self, message: str = "") -> None:
+        if self.journal is not None:
+            found = self.result()
+            with suppress(JournalError), undisturbed():  # it is for readers only, and the result says it, too
+                self.journal.end(found.status.name, message or found.message, self._evaluations)
+
+
+def _encoded(request: Request, evaluation: Evaluation) -> Any:
+    try:
+        return encode(evaluation)
+    except TypeError as error:
+        where = np.array2string(request.theta, precision=17)
+        raise OracleError(f"evaluation at theta = {where}: {error}", request.theta) from error
+
+
+def _evaluate(objective: Objective, requests: Sequence[Request], options: Options) -> Iterator[Evaluation]:
+    """All requests of a turn: at once where the objective offers it, else one after the other; with derivatives where
+    they are wanted and to be had."""
+    policy, differentiate = options.policy, derivatives_of(objective, options)
+    one_by_one, batch = oracle(objective, policy), offered(objective, "evaluate_all")
+    answers: list[Evaluation] = []
+    if batch is not None and len(requests) > 1:
+        thetas = [request.theta.copy() for request in requests]
+        within, warm = [request.within for request in requests], [request.warm for request in requests]
+        with suppress(Exception):  # whoever it was will fail alone as well, and is named then
+            answers = list(batch(thetas, within=within, warm=warm, policy=policy))
+    for i, request in enumerate(requests):
+        known = i < len(answers)
+        answer = answers[i] if known else one_by_one(request.theta, within=request.within, warm=request.warm)
+        usable = isinstance(answer, Evaluation) and answer.failure is None and answer.interval[1] <= request.below
+        yield differentiate(answer) if request.derivatives and differentiate is not None and usable else answer

@@ -1,4 +1,9 @@
-"""The search as ask and tell: `Tuner`, for those who run their evaluations themselves, and for `suffice.tune`."""
+"""The search as ask and tell: `Tuner`, for those who run their evaluations themselves, and for `suffice.tune`.
+
+`Search` is the same as immutable state: a strategy, which says where F is evaluated next, and the ledger of what was
+evaluated. Records, budgets, the best point and what the oracle has shown it cannot give are the ledger's, the same for
+all strategies.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +21,126 @@ from suffice.arrays import Array, outside_stacklevel, vector
 from suffice.evaluation import Evaluation
 from suffice.journal.codec import decode, encode
 from suffice.options import Options
-from suffice.result import OracleError, Record, Result, Status
-from suffice.search import many
+from suffice.result import OracleError, Purpose, Record, Result, Status
+from suffice.search import limit, many
 from suffice.search.scaling import Scaling
-from suffice.search.state import Setting
-from suffice.search.strategy import Begin, Search
+from suffice.search.state import Begin, Judged, Ledger, Sample, Setting, Strategy
 
 STATE_FORMAT = "suffice tuner 2"
+MOST_RECORDED = 1000  # parameters up to which records have theta
+
+CONSEQUENCES = {
+    Purpose.FIRST: "another point takes its place",
+    Purpose.GEOMETRY: "another point takes its place",
+    Purpose.UNSEEN: "there is nothing to see",
+    Purpose.TEST: "derivatives count as refuted",
+    Purpose.STEP: "the step has failed",
+    Purpose.REFINE_STEP: "the step has failed",
+    Purpose.REFINE_INCUMBENT: "what was known is kept",
+    Purpose.REFINE_POINT: "what was known is kept",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """A search under way; immutable."""
+
+    setting: Setting
+    strategy: Strategy
+    status: Status = Status.RUNNING
+
+    @classmethod
+    def begin(cls, theta: Array, setting: Setting, begin: Begin, seen: Sequence[Evaluation] = ()) -> Search:
+        """Before the first evaluation, which is to be at theta."""
+        u = setting.scaling.to_u(theta)
+        setting = replace(setting, ledger=Ledger(u))
+        return cls(setting, begin(u, setting, seen))
+
+    @property
+    def ledger(self) -> Ledger:
+        """What was evaluated so far."""
+        return self.setting.ledger
+
+    @property
+    def best(self) -> Sample | None:
+        """The result so far; None before the first evaluation."""
+        return self.ledger.better(self.strategy.current) if self.strategy.points else None
+
+    def decide(self) -> Search:
+        """Think until an evaluation is pending or the search has ended."""
+        if self.status is not Status.RUNNING:
+            return self
+        decided = self.strategy.decide(self.setting)
+        return self if decided is self.strategy else replace(self, strategy=decided, status=decided.status)
+
+    def absorb(self, evaluation: Evaluation, seconds: float = 0.0) -> Search:
+        """Take in the evaluation that was pending, and write it down."""
+        before, ledger, options = self.strategy, self.ledger, self.setting.options
+        pending = before.pending
+        assert pending is not None
+        work, best, floors = ledger.work + float(evaluation.work), ledger.best, ledger.floors
+        point = Sample(pending.u, evaluation)
+        if evaluation.failure is None:
+            if best is None or evaluation.interval[1] < best.evaluation.interval[1]:
+                best = point
+            floors, point = limit.answered(pending, evaluation, floors, options)
+        elif pending.refines is not None and pending.purpose is not Purpose.REFINE_STEP:
+            point = replace(pending.refines, futile=pending.refines.futile + 1)
+        ledger = replace(ledger, work=work, seconds=ledger.seconds + seconds, best=best, floors=floors)
+        strategy, judged = before.absorb(point, replace(self.setting, ledger=ledger))
+        record = self._record(evaluation, work, strategy.current, judged)
+        ledger = replace(ledger, records=(*ledger.records, record))
+        return Search(replace(self.setting, ledger=ledger), strategy, strategy.status).within_budgets()
+
+    def within_budgets(self) -> Search:
+        """With the status that the budgets and the target give it."""
+        ledger, options, status, best = self.ledger, self.setting.options, self.status, self.best
+        if best is not None and best.evaluation.interval[1] <= options.target_cost:
+            status = Status.TARGET
+        elif len(ledger.records) >= options.max_evaluations:
+            status = Status.MAX_EVALUATIONS
+        elif ledger.work >= options.max_work:
+            status = Status.MAX_WORK
+        elif ledger.seconds >= options.max_seconds:
+            status = Status.MAX_SECONDS
+        return replace(self, status=status)
+
+    def _record(self, evaluation: Evaluation, total_work: float, incumbent: Sample, judged: Judged | None) -> Record:
+        pending, failure, to_theta = self.strategy.pending, evaluation.failure, self.setting.scaling.to_theta
+        assert pending is not None
+
+        def theta(u: Array) -> tuple[float, ...]:
+            # Four copies of many parameters for every evaluation would take more memory than the search itself.
+            return () if len(u) > MOST_RECORDED else tuple(to_theta(u).tolist())
+
+        verdict: dict[str, Any] = {}
+        if judged is not None:
+            verdict = {
+                "predicted": judged.predicted,
+                "verdict": judged.verdict.value,
+                "origin": theta(judged.origin),
+                "target": theta(judged.target),
+                "note": judged.note,
+            }
+        if failure is not None:
+            verdict["note"] = f"{failure}: {CONSEQUENCES[pending.purpose]}"
+        return Record(
+            number=len(self.ledger.records) + 1,
+            purpose=pending.purpose.value,
+            theta=theta(pending.u),
+            within=pending.within,
+            errors=tuple(evaluation.e.tolist()) if failure is None else (math.inf,) * len(evaluation.e),
+            distance=evaluation.distance if failure is None else None,
+            cost=evaluation.cost if failure is None else math.inf,
+            interval=evaluation.interval if failure is None else (0.0, math.inf),
+            work=float(evaluation.work),
+            total_work=total_work,
+            delta=self.strategy.delta,
+            rho=self.strategy.rho,
+            incumbent=theta(incumbent.u),
+            incumbent_cost=incumbent.evaluation.cost,
+            **verdict,
+        )
 
 
 @dataclass(frozen=True)
@@ -47,6 +165,8 @@ class Tuner:
     that it proves to be worse than the incumbent are never asked for. `bounds`, `scale`, `seen` and `strategy` are
     those of `tune`.
     """
+
+    remembers = True  # its answers, for `state`
 
     def __init__(
         self,
@@ -122,7 +242,8 @@ class Tuner:
         seconds = time.monotonic() - self._asked_at if seconds is None else seconds
         self._asked_at = None
         self.search = self.search.absorb(evaluation, seconds)
-        self._remember(evaluation)
+        if self.remembers:
+            self._remember(evaluation)
         return self.history[-1]
 
     def _remember(self, evaluation: Evaluation) -> None:
@@ -149,11 +270,8 @@ class Tuner:
 
     def result(self) -> Result:
         """The best point so far: of all evaluated, the one with the least proven upper bound of F."""
-        ledger, best, options, detail = self.search.ledger, self.search.best, self.options, self._detail
+        ledger, best = self.search.ledger, self.search.best
         interval = (-math.inf, math.inf) if best is None else best.evaluation.interval
-        if best is not None and options.noise is not None:  # the oracle's errors leave the noise out
-            interval = (0.0, math.inf)
-            detail = "; ".join([*([detail] if detail else []), "with noise nothing is proven about F"])
         return Result(
             self.search.setting.scaling.to_theta(ledger.start if best is None else best.u),
             math.nan if best is None else best.evaluation.cost,
@@ -163,8 +281,8 @@ class Tuner:
             ledger.work,
             ledger.records,
             None if best is None else best.evaluation,
-            detail=detail,
-            policy=options.policy,
+            detail=self._detail,
+            policy=self.options.policy,
         )
 
     def state(self) -> dict[str, Any]:

@@ -1,8 +1,7 @@
 """The search of `SufficeSearchCV` from its first look to its last, accurate evaluation.
 
-First looks choose where to begin, `suffice.tune` searches from there, the edges near its end are looked at, and the
-best point is evaluated once more to the accuracy asked for. Whatever ends this early, the best evaluation so far is
-the answer, and `result` says why.
+First looks choose where to begin, `suffice.tune` searches from there, and the best point is evaluated once more to
+the accuracy asked for. Whatever ends this early, the best evaluation so far is the answer, and `result` says why.
 
 max_seconds are for all of it, from the moment when `began`: the search ends when SEARCHING of them have passed, the
 last evaluation when REFINING have, and the rest is for the final fit. An evaluation under way is given up then.
@@ -13,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -24,7 +23,6 @@ from suffice.journal import JournalError
 from suffice.options import Options
 from suffice.result import OracleError, Result, Status
 from suffice.search.accuracy import FUTILE, for_decision
-from suffice.search.edges import left_of, search_with_edges
 from suffice.search.tune import tune
 from suffice.signals import TimeOver
 from suffice.sklearn._recorded import RecordedProblem, estimate, unproven
@@ -106,8 +104,8 @@ class PenaltySearch:
     def _all_of_it(self) -> Evaluation:
         problem = self.problem
         problem.until = self._until(SEARCHING)
-        start, options, sketched = self._begun()
-        self._search_from(start, options, sketched)
+        start, options = self._begun()
+        self._search_from(start, options)
         if self.result.status is Status.TARGET and options.target_cost > self.options.target_cost:
             detail = f"{options.target_cost:.2g}, a billionth of the plainest model's loss"
             self.result = replace(self.result, detail=detail)
@@ -130,9 +128,9 @@ class PenaltySearch:
             self.result = replace(self.result, detail=_what_is_known(best, options.enough))
         return self._within_one_se(best) if self.one_se else best
 
-    def _begun(self) -> tuple[Array, Options, bool]:
-        """Where to begin, with which options, and whether all of F was sketched before."""
-        problem, options, sketched = self.problem, self.options, False
+    def _begun(self) -> tuple[Array, Options]:
+        """Where to begin, and with which options."""
+        problem, options = self.problem, self.options
         problem.purpose = "first look"
         if self.initial is not None:
             start = self.space.space.theta(self.initial)
@@ -151,35 +149,26 @@ class PenaltySearch:
             self._check_loss(start)
             options = replace(options, enough=worth(problem.best, self.tolerance))
         left = max(problem.until - time.monotonic(), 1e-6)  # at least one evaluation is made
-        return start, replace(options, max_seconds=min(options.max_seconds, left)), sketched
+        return start, replace(options, max_seconds=min(options.max_seconds, left))
 
-    def _search_from(self, start: Array, options: Options, sketched: bool) -> None:
-        """The search with its looks at edges, which a sketch has seen, and on beyond those that are ours."""
+    def _search_from(self, start: Array, options: Options) -> None:
+        """The search, and on beyond edges that are ours."""
         problem = self.problem
 
-        def search(starts: Sequence[Array], options: Options) -> Result:
+        def search(start: Array, options: Options) -> None:
             problem.purpose = "search"
             # F is smooth along one penalty, whose models learn much from looks; with several, kinks lie between.
-            seen = problem.evaluations if self.statistical and len(starts[0]) == 1 else []
-            self.result = tune(problem, starts[0], options=options, callback=problem.report, seen=seen)
-            return self.result
+            seen = problem.evaluations if self.statistical and len(start) == 1 else []
+            self.result = tune(problem, start, options=options, callback=problem.report, seen=seen)
 
-        def look(theta: Array, within: float, warm: Evaluation) -> Evaluation:
-            problem.purpose = "edge"
-            return problem.look(theta, within=within, warm=warm, max_steps=EDGE_STEPS)
-
-        if sketched and self.statistical:
-            self.result = search([start], options)
-        else:
-            before = problem.evaluations if self.statistical else []
-            self.result = search_with_edges(search, look, problem.space.bounds, [start], options, before)
+        search(start, options)
         for _ in range(WIDENED):
             left_over = self._left_of(options)
             ended = self.result.success or self.result.status is Status.ACCURACY
             there = self._beyond_our_edge() if ended and left_over is not None else None
             if there is None or left_over is None:
                 break
-            self.result = search([there], left_over)
+            search(there, left_over)
 
     def _check_loss(self, start: Array) -> None:
         """Raise ValueError where the best that was looked at has no finite loss."""
@@ -238,10 +227,13 @@ class PenaltySearch:
         return None
 
     def _left_of(self, options: Options) -> Options | None:
-        """What the search and its looks at edges have left of the budgets, or None."""
-        spent = [made for purpose, _, made in self.problem.notes if purpose in ("search", "edge")]
-        seconds = self.problem.until - time.monotonic()
-        return left_of(options, len(spent), sum(made.work for made in spent), seconds)
+        """What the search has left of the budgets, or None."""
+        spent = [made for purpose, _, made in self.problem.notes if purpose == "search"]
+        evaluations, work = options.max_evaluations - len(spent), options.max_work - sum(made.work for made in spent)
+        seconds = min(options.max_seconds, self.problem.until - time.monotonic())
+        if evaluations < 1 or not work > 0.0 or not seconds > 0.0:
+            return None
+        return replace(options, max_evaluations=evaluations, max_work=work, max_seconds=seconds)
 
     def _runner_up(self, best: Evaluation) -> str:
         """What to know where the best model that was seen cannot be proven."""

@@ -12,9 +12,7 @@ Penalties are in units of the mean over samples, so that they carry over from fo
 
 F need not be convex, is flat where all weights are zero and often least on an edge of the space, so that a search from
 one point may end in a poor place: points spread over the space, edges and all, are looked at roughly first
-(`suffice.sklearn._starting_points`), and the best of them is where the search begins. Where it has ended, the edges
-near by and the surroundings are looked at (`suffice.search.edges`).
-
+(`suffice.sklearn._starting_points`), and the best of them is where the search begins.
 A score that is not smooth, such as accuracy, cannot be optimised this way: a smooth one stands in for it
 (`optimised_scoring_`, and a warning), and the score that was asked for is reported.
 """
@@ -210,9 +208,8 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         and changes it least); the largest over folds, 0 otherwise.
     optimised_scoring_ : str; `surrogate_` : bool, whether it stands in for another one.
     cv_results_ : dict of arrays, one row per evaluation: the penalties, the score of every fold and their mean, what
-        accuracy was asked for and proved, the work it took, and its purpose: "first look", "search", "edge" (a look at
-        the edges of the space or around, where a search has ended), "final", "one standard error" or "global" (where
-        `certify_global` has found something better).
+        accuracy was asked for and proved, the work it took, and its purpose: "first look", "search", "final",
+        "one standard error" or "global" (where `certify_global` has found something better).
     coef_radius_ : float, a proven bound on the distance ||coef_ - exact||_2 of the coefficients of `best_estimator_`
         from the exact minimiser's at the best penalties (with `l2_floor_` in place of no l2); infinite where nothing
         can be proven. Of kernel machines it is ||f - exact||, in the norm of the kernel's space. Not there with

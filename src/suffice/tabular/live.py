@@ -38,7 +38,7 @@ class ProgressLine:
     def record(self, record: Record) -> None:
         self._record = record
         self._made += 1
-        self._searched += record.purpose == "edge" or not math.isnan(record.delta)  # looks at edges count, too
+        self._searched += not math.isnan(record.delta)
         if record.interval[1] <= self._best[1]:
             self._best = record.interval
 

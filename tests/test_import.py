@@ -1,0 +1,25 @@
+"""`import suffice` is cheap: names are imported from their modules when they are asked for first."""
+
+import subprocess
+import sys
+
+import suffice
+
+COUNT = "import sys, suffice; {}; print(sum(name.startswith('suffice') for name in sys.modules))"
+
+
+def modules(code):
+    """How many of our modules a process has loaded after this."""
+    made = subprocess.run([sys.executable, "-c", COUNT.format(code)], capture_output=True, text=True, check=True)
+    return int(made.stdout)
+
+
+def test_importing_the_package_loads_next_to_none_of_its_modules():
+    assert modules("pass") <= 5
+    assert modules("suffice.tune, suffice.exact, suffice.Options, suffice.Space") <= 90
+
+
+def test_every_public_name_is_found_and_listed():
+    assert set(suffice.__all__) <= set(dir(suffice))
+    assert all(getattr(suffice, name) is not None for name in suffice.__all__)
+    assert not hasattr(suffice, "tuna")
