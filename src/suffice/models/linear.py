@@ -354,15 +354,9 @@ class LinearModel(LossModel):
         return float(self.rows.run(SlopeAtZero(self.loss), **self.given)) * (1.0 + gamma(self.design.shape[0] + 8))
 
 
-def majoriser_along(design: Design, bend: float, z: Array, x: Array, change: Array, curvature: Array) -> float:
-    """M with  sum_i a_i c_i ((x - z) . x_i)^2 <= M ||x - z||^2  for the margins' computed change and c_i <= bend."""
-    if norm(x - z) < 1e-150:  # its square is no longer a number to divide by
-        return math.inf
-    return majoriser_of(design, bend, z, x, float(design.weights @ (curvature * change * change)))
-
-
 def majoriser_of(design: Design, bend: float, z: Array, x: Array, total: float) -> float:
-    """`majoriser_along`, for the computed sum.
+    """M with  sum_i a_i c_i ((x - z) . x_i)^2 <= M ||x - z||^2  for the computed sum with the margins' change, c_i <=
+    bend.
 
     Its root is a norm of the change, which errs by the rounding of the margins at either end: where x and z agree in
     nearly all digits there is nothing else, and M is of no use."""

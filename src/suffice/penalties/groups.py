@@ -16,14 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.arrays import Array
-from suffice.penalties.prox import Indices, Mask, check_l1, l1_least_subgradient, l1_remainder, l1_weights, soft
-
-
-def _indices(group: npt.ArrayLike) -> Indices:
-    array = np.asarray(group)
-    if array.size and array.dtype.kind not in "iu":  # also a mask, which would be taken for the indices 0 and 1
-        raise TypeError(f"groups must hold integers, got {array.dtype}")
-    return array.astype(np.intp).ravel()
+from suffice.penalties.prox import Indices, Mask, check_shapes, l1_least_subgradient, l1_remainder, l1_weights, soft
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +30,11 @@ class Group:
     l1 = 0.0
 
     def __post_init__(self) -> None:
-        groups = tuple(_indices(group) for group in self.groups)
+        given = [np.asarray(group) for group in self.groups]
+        for array in given:
+            if array.size and array.dtype.kind not in "iu":  # also a mask, which would be taken for the indices 0 and 1
+                raise TypeError(f"groups must hold integers, got {array.dtype}")
+        groups = tuple(array.astype(np.intp).ravel() for array in given)
         try:
             weights = np.broadcast_to(np.asarray(self.weights, dtype=np.float64), (len(groups),))
         except (TypeError, ValueError) as error:
@@ -49,15 +46,14 @@ class Group:
             raise ValueError(f"groups must hold non-negative indices, got {int(members.min())}")
         if not (np.isfinite(weights).all() and (weights >= 0).all()):
             raise ValueError(f"weights must be non-negative and finite, got {self.weights!r}")
-        object.__setattr__(self, "groups", groups)
-        object.__setattr__(self, "weights", weights)
-        object.__setattr__(self, "_members", members)
-        object.__setattr__(self, "_owner", np.repeat(np.arange(len(groups)), [len(group) for group in groups]))
+        owner = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+        vars(self).update(groups=groups, weights=weights, _members=members, _owner=owner)
 
     def check_size(self, size: int) -> None:
         if self._members.size and self._members.max() >= size:
             largest = int(self._members.max())
             raise ValueError(f"groups must hold indices below {size}, the number of weights, got {largest}")
+        check_shapes({"l1": self.l1}, size)
 
     def __eq__(self, other: object) -> bool:
         names = ("_members", "_owner", "weights", "l1")
@@ -180,7 +176,3 @@ class SparseGroup(Group):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "l1", l1_weights(self.l1))
-
-    def check_size(self, size: int) -> None:
-        super().check_size(size)
-        check_l1(self.l1, size)

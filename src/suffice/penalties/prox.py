@@ -23,6 +23,7 @@ definition, with an allowance for its cancellation.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, cast, runtime_checkable
 
@@ -155,9 +156,20 @@ class Separable:
     def smooth_part(self, x: Array, free: Indices) -> tuple[Array, Array | None]:
         return np.broadcast_to(self.l1, x.shape)[free] * np.sign(x[free]), None
 
+    @property
+    def _parts(self) -> dict[str, Any]:
+        return {item.name: getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and all(map(np.array_equal, self._parts.values(), other._parts.values()))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def check_size(self, size: int) -> None:
+        check_shapes(self._parts, size)
+
     def on(self, working: Indices, size: int) -> Separable:
-        names = (item.name for item in fields(self))  # type: ignore[arg-type]
-        return type(self)(*(np.broadcast_to(getattr(self, name), size)[working] for name in names))
+        return type(self)(*(np.broadcast_to(part, size)[working] for part in self._parts.values()))
 
     def whole(self, working: Mask) -> Mask:
         return working
@@ -194,18 +206,6 @@ class Zero(Lasso):
 
     l1 = 0.0
 
-    def value(self, x: Array) -> float:
-        return 0.0
-
-    def prox(self, v: Array, step: float) -> Array:
-        return v
-
-    def remainder(self, x: Array, v: Array, mu: float) -> tuple[Array, float]:
-        return v / mu, 0.0
-
-    def least_subgradient(self, x: Array, gradient: Array) -> Array:
-        return gradient
-
 
 @dataclass(frozen=True)
 class L1(Lasso):
@@ -224,18 +224,7 @@ class WeightedL1(Lasso):
     l1: Array
 
     def __post_init__(self) -> None:
-        weights = np.array(self.l1, dtype=np.float64)
-        if weights.ndim != 1 or not (np.isfinite(weights).all() and (weights >= 0.0).all()):
-            raise ValueError(f"l1 must be a vector of finite, non-negative numbers, got {self.l1!r}")
-        object.__setattr__(self, "l1", frozen(weights))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, WeightedL1) and np.array_equal(self.l1, other.l1)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def check_size(self, size: int) -> None:
-        check_l1(self.l1, size)
+        object.__setattr__(self, "l1", l1_weights(self.l1))
 
 
 @dataclass(frozen=True)
@@ -290,21 +279,6 @@ class Box(Separable):
         object.__setattr__(self, "lower", lower)
         object.__setattr__(self, "upper", upper)
 
-    def check_size(self, size: int) -> None:
-        for name in ("lower", "upper"):
-            shape = np.shape(getattr(self, name))
-            if shape not in ((), (size,)):
-                raise ValueError(f"{name} must be a number or have shape ({size},), got {shape}")
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Box)
-            and np.array_equal(self.lower, other.lower)
-            and np.array_equal(self.upper, other.upper)
-        )
-
-    __hash__ = None  # type: ignore[assignment]
-
 
 def l1_weights(l1: Any) -> Array:
     weights = np.array(l1, dtype=np.float64)
@@ -313,9 +287,10 @@ def l1_weights(l1: Any) -> Array:
     return frozen(weights)
 
 
-def check_l1(l1: Array, size: int) -> None:
-    if l1.ndim == 1 and len(l1) != size:
-        raise ValueError(f"l1 must have {size} entries, one per variable, got {len(l1)}")
+def check_shapes(parts: Mapping[str, Any], size: int) -> None:
+    for name, part in parts.items():
+        if np.shape(part) not in ((), (size,)):
+            raise ValueError(f"{name} must be a number or have shape ({size},), got {np.shape(part)}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -336,19 +311,6 @@ class BoxL1(Separable):
             object.__setattr__(self, name, frozen(bound))
         if not (np.all(self.lower <= 0.0) and np.all(self.upper >= 0.0)):
             raise ValueError("lower must not be positive and upper not negative: 0 has to lie between them")
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, BoxL1):
-            return False
-        names = ("l1", "lower", "upper")
-        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in names)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def check_size(self, size: int) -> None:
-        for name in ("l1", "lower", "upper"):
-            if np.shape(getattr(self, name)) not in ((), (size,)):
-                raise ValueError(f"{name} must be a number or have shape ({size},)")
 
     @property
     def one_sided(self) -> bool:
