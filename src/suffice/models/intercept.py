@@ -38,7 +38,7 @@ import numpy as np
 
 from suffice.arrays import EPS, Array
 from suffice.lazy import cached_property
-from suffice.models.jobs import Balance, Curvature, CurvedPull, OffsetSize, Slack
+from suffice.models.jobs import Balance, OffsetSize, Slack
 from suffice.models.linear import CARRIED, LossModel
 from suffice.models.margin_losses import LARGEST_EXPONENT, Bending, MarginLoss, slope_and_bend
 from suffice.rows.design import OF_FACTORS
@@ -150,8 +150,8 @@ class Intercepted(LossModel):
         """How b moves with the weights: - x_c of the module's text."""
 
         def find() -> Array:
-            pulled, total = self.rows.run(CurvedPull(Curvature(self.loss, self.b(image))), [image], **self.given)
-            gradient: Array = -pulled / max(total, UNDERFLOW)
+            C = self.row_curvature(image)
+            gradient: Array = -self.design.adjoint(C.rows if self.rows.dear else C) / max(float(C.sum()), UNDERFLOW)
             return gradient
 
         gradient: Array = self.rows.known(image).once("gradient of b", self.owners, find)

@@ -137,15 +137,7 @@ class Curvature(Job):
     keeps = True
 
     def __call__(self, block: Block) -> tuple[Array, Any]:
-        C = self.rows(block)
-        norms = block.given.get("norms")
-        xp = namespace(C)
-        influence = 0.0 if norms is None else float(xp.sum(C * norms**2))
-        return C, (float(xp.sum(C)), influence, Most(0.0 if bool(xp.all(xp.isfinite(C))) else 1.0))
-
-    def rows(self, block: Block) -> Array:
-        """C of every row."""
-        m, a, y = block.margins[0] + self.shift, block["a"], block["y"]
+        m, a, y, norms = block.margins[0] + self.shift, block["a"], block["y"], block.given.get("norms")
         C: Array = a * self.loss.curvature_between(m, m, y)
         if len(block.margins) > 1:
             xp, n = namespace(m), block.margins[1] + self.shift_there
@@ -153,18 +145,9 @@ class Curvature(Job):
             change = self.loss.derivative(n, y) - self.loss.derivative(m, y)
             C = xp.where(moved, a * change / xp.where(moved, n - m, xp.ones_like(m)), C)
             C = xp.maximum(block["before"], C)
-        return C
-
-
-@dataclass(frozen=True)
-class CurvedPull(Job):
-    """X^T C 1 and 1^T C 1."""
-
-    curvature: Curvature
-
-    def __call__(self, block: Block) -> tuple[Array, float]:
-        C = self.curvature.rows(block)
-        return block.pull(C), float(C.sum())
+        xp = namespace(C)
+        influence = 0.0 if norms is None else float(xp.sum(C * norms**2))
+        return C, (float(xp.sum(C)), influence, Most(0.0 if bool(xp.all(xp.isfinite(C))) else 1.0))
 
 
 @dataclass(frozen=True)

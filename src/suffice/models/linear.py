@@ -25,8 +25,7 @@ working set.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -241,58 +240,25 @@ class RowModel(MarginModel):
 
 @dataclass(frozen=True, eq=False)
 class RowCurvature:
-    """C = diag(a_i psi''), which stays with its rows, and is made when it is needed: a matrix from all rows is made of
-    margins in one pass."""
+    """C = diag(a_i psi''), which stays with its rows; its sum, and `influence`, that of C_i ||x_i||^2."""
 
     design: Design
-    job: Curvature | None
-    images: Sequence[Any] = ()
-    given: Mapping[str, Any] = field(default_factory=dict)
-    known: tuple[Any, float, float, bool] | None = None
-
-    @classmethod
-    def of(cls, design: Design, C: Any) -> RowCurvature:
-        """From an array of all rows, or as it is."""
-        if isinstance(C, cls):
-            return C
-        influence = float(C @ np.square(design.row_norms))
-        return cls(design, None, known=(design.rows.rows_of(C), float(C.sum()), influence, bool(np.isfinite(C).all())))
-
-    @cached_property
-    def _made(self) -> tuple[Any, float, float, bool]:
-        if self.known is not None:
-            return self.known
-        rows, (total, influence, bad) = self.design.rows.run(self.job, self.images, **self.given)  # type: ignore[arg-type]
-        return rows, total, influence, not bad
-
-    @property
-    def rows(self) -> Any:
-        return self._made[0]
-
-    @property
-    def influence(self) -> float:
-        """sum_i C_i ||x_i||^2."""
-        return self._made[2]
-
-    @property
-    def finite(self) -> bool:
-        return self._made[3]
+    rows: Any
+    total: float
+    influence: float
+    finite: bool
 
     def sum(self) -> float:
-        return self._made[1]
+        return self.total
 
     def any(self) -> bool:
-        return self.sum() > 0.0
+        return self.total > 0.0
 
     def gram(self, W: npt.NDArray[np.intp], count: int, intercept: bool) -> Array:
         """X_W^T C X_W from about so many rows, less what an intercept takes out of it."""
-        X, W = self.design.rows, np.asarray(W)
-        whole = count >= self.design.shape[0]
-        if whole and self.job is not None and "_made" not in vars(self):
-            G: Array = X.run(Gram(W, curvature=self.job, intercept=intercept), self.images, **self.given)
-        else:
-            rate = math.inf if whole or not self.influence > 0.0 else count / self.influence
-            G = X.run(Gram(W, rate, intercept=intercept), C=self.rows, norms=self.design.row_norms)
+        whole = count >= self.design.shape[0] or not self.influence > 0.0
+        job = Gram(np.asarray(W), math.inf if whole else count / self.influence, intercept)
+        G: Array = self.design.rows.run(job, C=self.rows, norms=self.design.row_norms)
         return centred(G) if intercept else G
 
     def product(self, V: Array) -> Array:
@@ -315,8 +281,6 @@ class LossModel(RowModel):
         """The derivative of the loss half-way between two images, along the line that leads from one to the other."""
         return float(self.rows.run(Slope(self.loss, self.b(image), self.b(other)), [image, other], **self.given))
 
-    # Curvature
-
     def row_curvature(self, image: Any) -> Any:
         """a_i psi'' of every row at these margins; it stays with rows that are read from elsewhere."""
         return self._curved(Curvature(self.loss, self.b(image)), [image])
@@ -325,13 +289,13 @@ class LossModel(RowModel):
         """The larger of a curvature of rows and of its mean between two margins; None where that is not finite."""
         before = curvature.rows if self.rows.dear else curvature
         found = self._curved(Curvature(self.loss, self.b(image), self.b(other)), [image, other], before=before)
-        finite = found.finite if self.rows.dear else np.isfinite(found).all()
-        return found if finite else None
+        return found if (found.finite if self.rows.dear else np.isfinite(found).all()) else None
 
     def _curved(self, job: Curvature, images: list[Any], **given: Any) -> Any:
-        if self.rows.dear:
-            return RowCurvature(self.design, job, images, {**self.with_norms, **given})
-        return host(self.rows.run(job, images, **self.given, **given)[0])
+        if not self.rows.dear:
+            return host(self.rows.run(job, images, **self.given, **given)[0])
+        rows, (total, influence, bad) = self.rows.run(job, images, **self.with_norms, **given)
+        return RowCurvature(self.design, rows, total, influence, not bad)
 
 
 @dataclass(frozen=True, eq=False)

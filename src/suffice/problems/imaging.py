@@ -30,6 +30,8 @@ from suffice.solvers.solution import Solution
 LARGEST = 1e100  # beyond, squares leave the range of floats
 SMALLEST = 1e-100
 
+PARAMETERS = ("alpha", "eps_tv", "eps_l2")
+
 Given = float | None
 
 
@@ -40,7 +42,10 @@ class _Image:
     operator: Measurement | None = None
     weights: Array | None = None
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any, boundary: Boundary, **fixed: Given) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: Any, *, boundary: Boundary = "free", **fixed: Given) -> None:
+        unknown = set(fixed) - set(PARAMETERS)
+        if unknown:
+            raise TypeError(f"unknown parameters: {', '.join(sorted(unknown))}")
         if len(shape) not in (1, 2) or 0 in shape:
             raise ValueError(f"images must have one or two dimensions and at least one pixel, got shape {shape}")
         if boundary not in BOUNDARIES:
@@ -115,59 +120,44 @@ class Denoising(_Image):
         self, y: Any, *, alpha: Given = None, eps_l2: Given = None, eps_tv: Given = None, boundary: Boundary = "free"
     ) -> None:
         self.y = frozen(_pixels(y, "y"))
-        super().__init__(self.y.shape, self.y.dtype, boundary, alpha=alpha, eps_l2=eps_l2, eps_tv=eps_tv)
+        fixed = {"alpha": alpha, "eps_l2": eps_l2, "eps_tv": eps_tv}
+        super().__init__(self.y.shape, self.y.dtype, boundary=boundary, **fixed)
 
 
 class SampledFourier(_Image):
     """Fourier coefficients y (unitary transform, zero frequency first) of an image, each with a weight c / (1 - c):
     the image is reconstructed by smoothed total variation.
 
-    `alpha` weighs the smoothed total variation sum_i sqrt(|(D x)_i|^2 + eps_tv^2), `eps_l2` the ridge ||x||^2 / 2. Give
-    those that are not tuned here, and the tuned ones to `at`. `boundary` says what the differences D x are at the edge:
-    none ("free"), or those to a pixel that is 0 ("zero").
+    Parameters are as for `Denoising`.
 
     `dtype` is that of the image's pixels: complex, or float for an image that is known to be real.
     """
 
-    def __init__(
-        self,
-        y: Any,
-        *,
-        c: Any = None,
-        alpha: Given = None,
-        eps_l2: Given = None,
-        eps_tv: Given = None,
-        boundary: Boundary = "free",
-        dtype: Any = complex,
-    ) -> None:
+    def __init__(self, y: Any, *, c: Any = None, dtype: Any = complex, **fixed: Any) -> None:
         self.y = frozen(_pixels(y, "y", np.dtype(complex)))
-        super().__init__(self.y.shape, _pixel_type(dtype), boundary, alpha=alpha, eps_l2=eps_l2, eps_tv=eps_tv)
+        super().__init__(self.y.shape, _pixel_type(dtype), **fixed)
         self.operator: Fourier = Fourier(self.shape)
         self.weights = None if c is None else self._weights(c)
         count = math.prod(self.shape)
         self.names = tuple(f"c{i}" for i in range(count))  # the samples in C order, as parameters of their own
 
-    def at(
-        self, *, c: Any = None, alpha: Given = None, eps_l2: Given = None, eps_tv: Given = None, **each: float
-    ) -> Composite:
+    def at(self, *, c: Any = None, **params: Any) -> Composite:
         """The problem at fixed parameters; `c` as an array (or one number for all), or each by name: c0, c1, ..."""
-        weights = self.weights
+        weights, each = self.weights, {name: params[name] for name in self.names if name in params}
+        given = {name: params.get(name) for name in PARAMETERS}
+        unknown = set(params) - set(each) - set(given)
+        if unknown:
+            raise TypeError(f"unknown parameters: {', '.join(sorted(unknown))}")
         if c is not None or each:
             if weights is not None or (c is not None and each):
                 raise ValueError("c must be given once: to the constructor, as c=..., or as c0=..., c1=..., ...")
-            if each:
-                missing, unknown = set(self.names) - set(each), set(each) - set(self.names)
-                if unknown:
-                    raise TypeError(f"unknown parameters: {', '.join(sorted(unknown))}")
-                if missing:
-                    raise ValueError(
-                        f"c must be given for every sample, {len(missing)} of {len(self.names)} are missing"
-                    )
-                c = np.array([each[name] for name in self.names]).reshape(self.shape)
-            weights = self._weights(c)
+            missing = len(self.names) - len(each)
+            if each and missing:
+                raise ValueError(f"c must be given for every sample, {missing} of {len(self.names)} are missing")
+            weights = self._weights(np.array(list(each.values())).reshape(self.shape) if each else c)
         if weights is None:
             raise ValueError("c must be given, here or to the problem's constructor")
-        return self._composite(weights, alpha=alpha, eps_tv=eps_tv, eps_l2=eps_l2)
+        return self._composite(weights, **given)
 
     def cross(self, x: Array, **params: Any) -> Any:
         f = self.at(**params).smooth
@@ -216,9 +206,7 @@ class SampledFourier(_Image):
 class Reconstruction(_Image):
     """An image x from measurements y = A x + noise by any linear operator A, by smoothed total variation.
 
-    `alpha` weighs the smoothed total variation sum_i sqrt(|(D x)_i|^2 + eps_tv^2), `eps_l2` the ridge ||x||^2 / 2. Give
-    those that are not tuned here, and the tuned ones to `at`. `boundary` says what the differences D x are at the edge:
-    none ("free"), or those to a pixel that is 0 ("zero").
+    Parameters are as for `Denoising`.
 
     A is a matrix, dense or sparse, or an operator with shape, dtype, matvec and rmatvec, such as SciPy's and pylops'.
     The image has the shape `shape`, by default A's `dims` if it has some, and complex pixels if A or y is complex,
@@ -231,15 +219,12 @@ class Reconstruction(_Image):
         A: Any,
         y: Any,
         *,
-        alpha: Given = None,
-        eps_l2: Given = None,
-        eps_tv: Given = None,
-        boundary: Boundary = "free",
         shape: tuple[int, ...] | None = None,
         dtype: Any = None,
         weights: Any = None,
         norm: float | None = None,
         least: float = 0.0,
+        **fixed: Any,
     ) -> None:
         data = _pixels(y, "y")
         if not hasattr(A, "shape") or len(A.shape) != 2:
@@ -248,7 +233,7 @@ class Reconstruction(_Image):
             shape = tuple(int(n) for n in getattr(A, "dims", (A.shape[1],)))
         if dtype is None:
             dtype = complex if np.dtype(A.dtype).kind == "c" or data.dtype.kind == "c" else float
-        super().__init__(tuple(shape), _pixel_type(dtype), boundary, alpha=alpha, eps_l2=eps_l2, eps_tv=eps_tv)
+        super().__init__(tuple(shape), _pixel_type(dtype), **fixed)
         if data.size != A.shape[0]:
             raise ValueError(f"y must have {A.shape[0]} entries, one per row of A, got {data.size}")
         self.operator = A if isinstance(A, General) else General(A, self.shape, self.dtype, norm=norm, least=least)

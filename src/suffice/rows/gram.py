@@ -275,11 +275,10 @@ def with_constant(X: Any, constant: float) -> Any:
 @dataclass(frozen=True)
 class Gram(Job):
     """X_W^T C X_W, with a column of ones if there is an `intercept`; from a sample of rows where each is taken with the
-    probability `rate` times its influence. C, norms are given, or all rows count and C is made on the way."""
+    probability `rate` times its influence. C, norms are given."""
 
     W: Indices
     rate: float = math.inf
-    curvature: Any = None  # one that has C of the `rows` of a block
     intercept: bool = False
 
     @property
@@ -287,7 +286,7 @@ class Gram(Job):
         return len(self.W) ** 2
 
     def __call__(self, block: Block) -> Array:
-        C = block["C"] if self.curvature is None else self.curvature.rows(block)
+        C = block["C"]
         if self.rate < math.inf:
             number = block.start // (block.stop - block.start) + 1  # the last, shorter one shares a number: no harm
             rows, C = sampled(C, block["norms"], self.rate, (number * GOLDEN) % 1.0)
