@@ -8,6 +8,7 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -130,8 +131,9 @@ def filled(hint):
     hint = next((one for one in get_args(hint) if one is not type(None)), hint) if isinstance(hint, UnionType) else hint
     if is_dataclass(hint):
         return hint(**{name: filled(one) for name, one in get_type_hints(hint).items()})
-    if get_origin(hint) is np.ndarray:
-        return np.array([1, 2], dtype=get_args(get_args(hint)[1])[0])
+    if get_origin(hint) in (np.ndarray, npt.NDArray):  # the latter from NumPy 2.5 on
+        scalar = get_args(hint)[0] if get_origin(hint) is npt.NDArray else get_args(get_args(hint)[1])[0]
+        return np.array([1, 2], dtype=scalar)
     return {float: 0.25, int: 7, bool: True, str: "seven", Any: np.array([0.5, 1.5])}[hint]
 
 
