@@ -21,50 +21,30 @@ class Options:
 
     Radii are fractions of the box; a parameter with an infinite bound is measured in units of max(1, |theta0|). With
     `tune(scale=...)` they are in units of `scale`.
-
-    Parameters
-    ----------
-    max_evaluations : int, default 100
-        Evaluations at most, refinements included.
-    max_work : float, default infinity
-        Work at most, in the objective's unit (solver steps for a `BilevelProblem`).
-    max_seconds : float, default infinity
-        Seconds at most, checked after every evaluation (`SufficeSearchCV` gives up what is under way).
-    target_cost : float, default 0.0
-        Stop when F is proven to be no larger.
-    enough : float, default 0.0
-        A decrease of F that is worth no evaluation: the search ends when two models in a row promise no more than that
-        within the trust region, or one whose best step is too short to be made.
-    initial_radius : float, default 0.1
-        The first trust radius (Ehrhardt and Roberts 2021: a tenth of the box).
-    final_radius : float, default 1e-5
-        The trust radius at which the search ends (Ehrhardt and Roberts 2020, appendix).
-    policy : {"residual", "weights"}, default "residual"
-        What requests bound: the error of each residual, or the distance of the weights (the paper's rule).
-    accuracy_factor : float, default 10.0
-        Model points are accurate to c delta^2, c this factor and delta the trust radius; the paper's study uses 100.
-    model : {"competing", "linear"}, default "competing"
-        Quadratic models of the residuals that compete with linear ones, or linear ones only, as in the paper.
-    derivatives : {"auto", "never", "always"}, default "auto"
-        Whether models of a step may use derivatives of the residuals; verdicts never do. "auto": where the objective
-        offers them, until their models have failed repeatedly. "always": the same, but an objective that offers none
-        is refused. With model="linear", "auto" is "never".
-    seed : int | None, default None
-        None: first points along the axes; a number: along a random orthogonal basis.
     """
 
-    max_evaluations: int = 100
-    max_work: float = math.inf
+    max_evaluations: int = 100  #: evaluations at most, refinements included
+    max_work: float = math.inf  #: work at most, in the objective's unit (solver steps for a `BilevelProblem`)
+    #: seconds at most, checked after every evaluation (`SufficeSearchCV` gives up what is under way)
     max_seconds: float = math.inf
-    target_cost: float = 0.0
+    target_cost: float = 0.0  #: stop when F is proven to be no larger
+    #: a decrease of F that is worth no evaluation: the search ends when two models in a row promise no more
+    #: than that within the trust region, or one whose best step is too short to be made
     enough: float = 0.0
-    initial_radius: float = 0.1
-    final_radius: float = 1e-5
+    initial_radius: float = 0.1  #: the first trust radius (Ehrhardt and Roberts 2021: a tenth of the box)
+    final_radius: float = 1e-5  #: the trust radius at which the search ends (Ehrhardt and Roberts 2020, appendix)
+    #: what requests bound: the error of each residual, or the distance of the weights (the paper's rule)
     policy: Policy = "residual"
+    #: model points are accurate to c delta^2, c this factor and delta the trust radius; the paper's study uses
+    #: 100
     accuracy_factor: float = 10.0
+    #: quadratic models of the residuals that compete with linear ones, or linear ones only, as in the paper
     model: ModelKind = "competing"
+    #: Whether models of a step may use derivatives of the residuals; verdicts never do. "auto": where the
+    #: objective offers them, until their models have failed repeatedly. "always": the same, but an objective
+    #: that offers none is refused. With model="linear", "auto" is "never".
     derivatives: Derivatives = "auto"
-    seed: int | None = None
+    seed: int | None = None  #: None: first points along the axes; a number: along a random orthogonal basis
 
     def __post_init__(self) -> None:
         whole_number(self.max_evaluations, "max_evaluations", least=1)

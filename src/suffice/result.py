@@ -85,69 +85,31 @@ class Purpose(Enum):
 
 @dataclass(frozen=True)
 class Record:
-    """One evaluation: what was asked, what was achieved, what was decided.
+    """One evaluation: what was asked, what was achieved, what was decided."""
 
-    Attributes
-    ----------
-    number : int
-        The number of the evaluation, from 1.
-    purpose : str
-        Why it was made, see `Purpose`.
-    theta : tuple[float, ...]
-        Where it was made; empty, like `origin`, `target` and `incumbent`, in a search over more than 1,000 parameters.
-    within : float
-        The accuracy asked for.
-    errors : tuple[float, ...]
-        The errors achieved, one per residual.
-    distance : float | None
-        The proven distance of the weights, where the objective reports it.
-    cost : float
-        F as it was computed, infinite if the residuals were not finite.
-    interval : tuple[float, float]
-        Where F is proven to lie.
-    work : float
-        The work of this evaluation.
-    total_work : float
-        The work of all evaluations so far.
-    delta : float
-        The trust radius when the evaluation was asked for.
-    rho : float
-        The lower bound of the trust radius at that moment.
-    predicted : float | None, default None
-        The decrease that the step under judgement promised.
-    verdict : str | None, default None
-        "accepted", "rejected" or "open", where a step was judged; with "not proven" where that went by F as computed.
-    origin : tuple[float, ...] | None, default None
-        Where that step started.
-    target : tuple[float, ...] | None, default None
-        Where it led.
-    incumbent : tuple[float, ...], default ()
-        The incumbent afterwards.
-    incumbent_cost : float, default NaN
-        F of the incumbent, as it was computed.
-    note : str, default ""
-        What else there is to know, such as why there is no F at theta.
-    """
-
-    number: int
-    purpose: str
+    number: int  #: the number of the evaluation, from 1
+    purpose: str  #: why it was made, see `Purpose`
+    #: where it was made; empty, like `origin`, `target` and `incumbent`, in a search over more than 1,000
+    #: parameters
     theta: tuple[float, ...]
-    within: float
-    errors: tuple[float, ...]
-    distance: float | None
-    cost: float
-    interval: tuple[float, float]
-    work: float
-    total_work: float
-    delta: float
-    rho: float
-    predicted: float | None = None
+    within: float  #: the accuracy asked for
+    errors: tuple[float, ...]  #: the errors achieved, one per residual
+    distance: float | None  #: the proven distance of the weights, where the objective reports it
+    cost: float  #: F as it was computed, infinite if the residuals were not finite
+    interval: tuple[float, float]  #: where F is proven to lie
+    work: float  #: the work of this evaluation
+    total_work: float  #: the work of all evaluations so far
+    delta: float  #: the trust radius when the evaluation was asked for
+    rho: float  #: the lower bound of the trust radius at that moment
+    predicted: float | None = None  #: the decrease that the step under judgement promised
+    #: "accepted", "rejected" or "open", where a step was judged; with "not proven" where that went by F as
+    #: computed
     verdict: str | None = None
-    origin: tuple[float, ...] | None = None
-    target: tuple[float, ...] | None = None
-    incumbent: tuple[float, ...] = ()
-    incumbent_cost: float = float("nan")
-    note: str = ""
+    origin: tuple[float, ...] | None = None  #: where that step started
+    target: tuple[float, ...] | None = None  #: where it led
+    incumbent: tuple[float, ...] = ()  #: the incumbent afterwards
+    incumbent_cost: float = float("nan")  #: F of the incumbent, as it was computed
+    note: str = ""  #: what else there is to know, such as why there is no F at theta
 
     @property
     def error(self) -> float:
@@ -161,50 +123,21 @@ class Result:
 
     It is the one with the least proven upper bound of F among all that were evaluated; with exact residuals, the one
     with the least F.
-
-    Attributes
-    ----------
-    theta : array
-        The best point.
-    cost : float
-        F there, as it was computed.
-    interval : tuple[float, float]
-        Where F is proven to lie there.
-    status : Status
-        Why the run ended (or that it has not).
-    evaluations : int
-        How many were made, refinements included.
-    work : float
-        The work of all evaluations.
-    history : tuple[Record, ...]
-        One record per evaluation.
-    evaluation : Evaluation | None, default None
-        The evaluation at theta.
-    params : dict[str, float] | None, default None
-        theta by name, in the user's units, if the objective has a `space`.
-    detail : str, default ""
-        What `message` adds to the status.
-    starts : tuple[Result, ...], default ()
-        The results of all starts, of a run from many.
-    space : Space | None, default None
-        The space of the objective, if it has one.
-    policy : str, default "residual"
-        What `within` of the records bounds, see Options.policy.
     """
 
-    theta: Array
-    cost: float
-    interval: tuple[float, float]
-    status: Status
-    evaluations: int
-    work: float
-    history: tuple[Record, ...] = field(repr=False)
-    evaluation: Evaluation | None = field(default=None, repr=False)
-    params: dict[str, float] | None = None
-    detail: str = ""
-    starts: tuple[Result, ...] = field(default=(), repr=False)
-    space: Space | None = field(default=None, repr=False)
-    policy: str = "residual"
+    theta: Array  #: the best point
+    cost: float  #: F there, as it was computed
+    interval: tuple[float, float]  #: where F is proven to lie there
+    status: Status  #: why the run ended (or that it has not)
+    evaluations: int  #: how many were made, refinements included
+    work: float  #: the work of all evaluations
+    history: tuple[Record, ...] = field(repr=False)  #: one record per evaluation
+    evaluation: Evaluation | None = field(default=None, repr=False)  #: the evaluation at theta
+    params: dict[str, float] | None = None  #: theta by name, in the user's units, if the objective has a `space`
+    detail: str = ""  #: what `message` adds to the status
+    starts: tuple[Result, ...] = field(default=(), repr=False)  #: the results of all starts, of a run from many
+    space: Space | None = field(default=None, repr=False)  #: the space of the objective, if it has one
+    policy: str = "residual"  #: what `within` of the records bounds, see Options.policy
 
     @property
     def success(self) -> bool:

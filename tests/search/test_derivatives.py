@@ -28,7 +28,6 @@ from suffice.problems import (
     SampleWeights,
 )
 from suffice.search import bilevel, derivatives
-from suffice.solvers.sensitivity import Solved
 
 rng = np.random.default_rng(5)
 X, X_val = rng.standard_normal((60, 12)), rng.standard_normal((25, 12))
@@ -411,13 +410,13 @@ def two(executor: Any) -> suffice.BilevelProblem:
     )
 
 
-def test_workers_say_how_their_minimisers_move_with_the_same_bits() -> None:
+def test_derivatives_of_what_workers_have_solved_have_the_same_bits() -> None:
     there = Counting()
     here, spread = two(None), two(there)
     theta = PENALTIES.theta(AT)
     J = here.differentiate(here.evaluate(theta, within=1e-6)).J
     np.testing.assert_array_equal(spread.differentiate(spread.evaluate(theta, within=1e-6)).J, J)
-    assert [type(task).__name__ for task in there.asked] == ["Task", "Task", "TangentTask", "TangentTask"]
+    assert len(there.asked) == 2
 
 
 def test_derivatives_of_several_classes_do_not_depend_on_who_has_found_their_intercepts() -> None:
@@ -426,35 +425,6 @@ def test_derivatives_of_several_classes_do_not_depend_on_who_has_found_their_int
     here, there = (suffice.BilevelProblem([lower], [loss], space=PENALTIES, executor=one) for one in (None, Serial()))
     J = here.differentiate(here.evaluate(theta, within=1e-3)).J
     np.testing.assert_array_equal(there.differentiate(there.evaluate(theta, within=1e-3)).J, J)
-
-
-def test_what_has_no_factor_is_left_to_the_one_who_asked(monkeypatch: Any) -> None:
-    """There conjugate gradients take over."""
-    monkeypatch.setattr("suffice.solvers.hessian.largest_matrix", lambda *_: 0)
-    theta, there = PENALTIES.theta(AT), Counting()
-    one, other = (problem.differentiate(problem.evaluate(theta, within=1e-8)).J for problem in (two(None), two(there)))
-    assert one is not None and other is not None
-    assert one is not None and other is not None
-    np.testing.assert_allclose(other, one, rtol=1e-6, atol=1e-9)
-    share = two(None)._share
-    task = derivatives.TangentTask(1, AT, np.ones(12), np.ones(2), 1e-10)
-    assert share.solve(task) is None and share.complaint(task, None) is None
-
-
-@pytest.mark.parametrize("answer", [3.0, Solved(np.zeros((12, 3)), 1.0, False)])
-def test_a_derivative_that_cannot_be_is_complained_about(answer: Any) -> None:
-    task = derivatives.TangentTask(0, AT, np.ones(12), np.ones(2), 1e-10)
-    assert "a derivative of shape (12, 2) was expected" in (two(None)._share.complaint(task, answer) or "")
-
-
-def test_a_singular_hessian_at_a_worker_leaves_an_evaluation_as_it_is(monkeypatch: Any) -> None:
-    def singular(*_: Any) -> Any:
-        raise np.linalg.LinAlgError("singular")
-
-    problem = two(Counting())
-    evaluation = problem.evaluate(PENALTIES.theta(AT), within=1e-6)
-    monkeypatch.setattr("suffice.search.solves.tangent_of", singular)
-    assert problem.differentiate(evaluation).J is None
 
 
 def test_a_theta_that_is_only_made_more_accurate_keeps_its_derivatives(monkeypatch: Any) -> None:

@@ -116,15 +116,12 @@ class BilevelProblem(Closing):
         """The evaluation with its Jacobian, or with the gradient of F where there are more than 64 parameters; as it is
         where a lower-level problem or a loss offers no derivatives, where H is singular, or if it has them: those of
         its warm start at the same theta, whose solutions were hardly different. They are as accurate as the solutions
-        that they are made of, and proven to be nothing. Where H has a factor, the derivative of a minimiser is made
-        where solutions come from."""
+        that they are made of, and proven to be nothing."""
         if evaluation.slope is not None:
             return evaluation
         known = self.lower, self.losses, self.space, self.penalty, self.penalty_jacobian
-        executor, share = self.executor, self._share
-        elsewhere = None if executor is None else lambda tasks: executor.map(share, tasks)
         try:
-            return differentiated(evaluation, *known, self._each, elsewhere)
+            return differentiated(evaluation, *known, self._each)
         except (ArithmeticError, np.linalg.LinAlgError):  # H is singular
             return evaluation
 

@@ -11,8 +11,7 @@ differences of J, which is known exactly.
 
 Systems without a factor are solved to a residual of the relative accuracy that w_j has, between FINEST and COARSEST,
 from the solution of the last system nearby: a solution carries it as its `tangent`. Up to MOST_KEPT parameters all do:
-it says where the minimiser moves, and the next solve starts there (`ahead`). Systems with a factor may be solved
-elsewhere, one by one (`tangent_of`): it is H that takes the time.
+it says where the minimiser moves, and the next solve starts there (`ahead`).
 """
 
 from __future__ import annotations
@@ -30,12 +29,7 @@ from suffice.losses import Loss
 from suffice.problems import LowerLevel
 from suffice.prove.loss_at import Linear
 from suffice.rows.margins import one_by_one
-from suffice.solvers.sensitivity import (
-    Direct,
-    Sensitive,
-    Sensitivity,
-    Solved,
-)
+from suffice.solvers.sensitivity import Sensitive, Sensitivity, Solved
 from suffice.solvers.solution import Solution
 from suffice.space import Space
 
@@ -50,48 +44,13 @@ Penalty = Callable[[Mapping[str, float]], Any]
 
 
 @dataclass(frozen=True, eq=False)
-class AtSolution:
-    """What a derivative of the j-th problem is made of: a solution x at these parameters; `slopes` are dp/dtheta."""
-
-    j: int
-    params: Mapping[str, float]
-    x: Array
-    slopes: Array
-
-
-@dataclass(frozen=True, eq=False)
-class TangentTask(AtSolution):
-    """The derivative of the j-th minimiser, to this accuracy, and one nearby to start from."""
-
-    accuracy: float
-    start: Array | None = None
-
-
-Workers = Callable[[Sequence[TangentTask]], Sequence[Any]]
-
-
-def tangent_of(problem: LowerLevel, task: TangentTask) -> Solved | None:
-    """dw/dtheta, where H has a factor; None elsewhere. A singular H raises an ArithmeticError or a
-    LinAlgError."""
-    if not isinstance(problem, Sensitive):
-        return None
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        sensitivity = Sensitivity.of(problem.at(**task.params), task.x)
-        K = problem.cross(task.x, **task.params)
-        if sensitivity is None or K is None or not isinstance(sensitivity.system, Direct):
-            return None
-        return sensitivity.solve(-np.asarray(K @ np.diag(task.slopes)), task.accuracy, task.start)
-
-
-@dataclass(frozen=True, eq=False)
 class Linearised:
-    """One lower-level problem at its solution, with its loss; nothing of the problem where dw/dtheta was made
-    elsewhere."""
+    """One lower-level problem at its solution, with its loss."""
 
     linear: Linear
     residuals: Array
     solution: Solution
-    sensitivity: Sensitivity | None
+    sensitivity: Sensitivity
     K: Any
 
 
@@ -104,27 +63,20 @@ def differentiated(
     penalty: Penalty | None,
     penalty_jacobian: Penalty | None,
     each: Callable[[Sequence[Callable[[], Any]]], list[Any]] = one_by_one,
-    elsewhere: Workers | None = None,
 ) -> Evaluation:
     """The evaluation with its derivatives; as it is where a problem or a loss offers none. A singular H raises an
-    ArithmeticError or a LinAlgError. `each` calls a function for every problem (`suffice.rows.margins`), `elsewhere`
-    is `tangent_of` for several tasks at a time."""
+    ArithmeticError or a LinAlgError. `each` calls a function for every problem (`suffice.rows.margins`)."""
     theta, solutions = evaluation.point, evaluation.solutions
     params, slopes, m = space.params(theta), space.slopes(theta), len(theta)
     if len(solutions) != len(lower):
         return evaluation
-    made: Sequence[Solved | None] = [None] * len(lower)
-    if elsewhere is not None and m <= MOST_COLUMNS and _offers(lower, losses, solutions):
-        made = elsewhere([_task(j, params, slopes, solution) for j, solution in enumerate(solutions)])
-    known = zip(lower, losses, solutions, made, strict=True)
-    parts = each([partial(_linearised, *one[:3], params, one[3] is not None) for one in known])
+    known = zip(lower, losses, solutions, strict=True)
+    parts = each([partial(_linearised, *one, params) for one in known])
     if any(part is None for part in parts):
         return evaluation
     J = np.zeros((0, m)) if penalty is None else of_penalty(penalty, penalty_jacobian, space, theta)
     if m <= MOST_COLUMNS:
-        left = [part for part, one in zip(parts, made, strict=True) if one is None]
-        forward = iter(_solved(left, [-np.asarray(part.K @ np.diag(slopes)) for part in left]))
-        solved = [next(forward) if one is None else one for one in made]
+        solved = _solved(parts, [-np.asarray(part.K @ np.diag(slopes)) for part in parts])
         blocks = each([partial(part.linear.forward, one.value) for part, one in zip(parts, solved, strict=True)])
         derivatives: dict[str, Any] = {"jacobian": np.concatenate([*blocks, J])}
     else:
@@ -143,12 +95,15 @@ def differentiated(
 
 
 def _solved(parts: Sequence[Linearised], sides: Sequence[Array]) -> list[Solved]:
-    """H^-1 B of every problem, each from its tangent if that is one of this kind."""
-    return [
-        part.sensitivity.solve(side, _accuracy(part.solution), _start(part.solution.tangent, *side.shape))
-        for part, side in zip(parts, sides, strict=True)
-        if part.sensitivity is not None
-    ]
+    """H^-1 B of every problem, to the relative accuracy of its solution, each from its tangent if that is of this
+    kind."""
+    solved = []
+    for part, side in zip(parts, sides, strict=True):
+        size, tangent = norm(part.solution.x), part.solution.tangent
+        relative = part.solution.certificate.radius / size if size > 0.0 else FINEST
+        start = tangent if tangent is not None and tangent.shape == side.shape else None
+        solved.append(part.sensitivity.solve(side, min(max(relative, FINEST), COARSEST), start))
+    return solved
 
 
 def with_known(evaluation: Evaluation, before: Evaluation | None) -> Evaluation:
@@ -186,45 +141,15 @@ def ahead(near: Evaluation, theta: Array) -> Sequence[Any]:
     return starts
 
 
-def _offers(lower: Sequence[LowerLevel], losses: Sequence[Loss], solutions: Sequence[Any]) -> bool:
-    """Whether there are derivatives of all problems and losses, as far as can be told without making them."""
-    return all(
-        isinstance(problem, Sensitive) and isinstance(one, Solution) and loss.at(one.x).linear is not None
-        for problem, loss, one in zip(lower, losses, solutions, strict=True)
-    )
-
-
-def _linearised(
-    problem: LowerLevel, loss: Loss, solution: Any, params: Mapping[str, float], known: bool
-) -> Linearised | None:
+def _linearised(problem: LowerLevel, loss: Loss, solution: Any, params: Mapping[str, float]) -> Linearised | None:
     if not isinstance(problem, Sensitive) or not isinstance(solution, Solution):
         return None
     at = loss.at(solution.x)
     if at.linear is None:
         return None
-    if known:
-        return Linearised(at.linear, at.residuals, solution, None, None)
     sensitivity = Sensitivity.of(problem.at(**params), solution.x)
     K = problem.cross(solution.x, **params)
-    if sensitivity is None or K is None:
-        return None
-    return Linearised(at.linear, at.residuals, solution, sensitivity, K)
-
-
-def _accuracy(solution: Solution) -> float:
-    size = norm(solution.x)
-    relative = solution.certificate.radius / size if size > 0.0 else FINEST
-    return min(max(relative, FINEST), COARSEST)
-
-
-def _task(j: int, params: Mapping[str, float], slopes: Array, solution: Solution) -> TangentTask:
-    start = _start(solution.tangent, len(solution.x), len(slopes))
-    return TangentTask(j, params, solution.x, slopes, _accuracy(solution), start)
-
-
-def _start(tangent: Array | None, *shape: int) -> Array | None:
-    """The tangent, if it is one of this kind."""
-    return tangent if tangent is not None and tangent.shape == shape else None
+    return None if sensitivity is None or K is None else Linearised(at.linear, at.residuals, solution, sensitivity, K)
 
 
 def of_penalty(penalty: Penalty, jacobian: Penalty | None, space: Space, theta: Array) -> Array:

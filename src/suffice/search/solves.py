@@ -20,10 +20,8 @@ from suffice.arrays import norm
 from suffice.journal.codec import light
 from suffice.losses import Loss, LossAt
 from suffice.problems import LowerLevel
-from suffice.search.derivatives import TangentTask, tangent_of
 from suffice.solvers.many import solve_each
 from suffice.solvers.problem import Composite
-from suffice.solvers.sensitivity import Solved
 from suffice.solvers.solution import Ask, Outcome, Solution, Solver
 from suffice.solvers.solver import continues
 
@@ -48,17 +46,15 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Share:
-    """What a worker has to know in order to solve any of the problems, or to differentiate a solution."""
+    """What a worker has to know in order to solve any of the problems."""
 
     lower: tuple[LowerLevel, ...]
     losses: tuple[Loss, ...]
     solver: str | Solver
     max_steps: int
 
-    def solve(self, task: Task | TangentTask) -> Any:
-        """The solution of one problem, fit for travelling, or how it moves."""
-        if isinstance(task, TangentTask):
-            return tangent_of(self.lower[task.j], task)
+    def solve(self, task: Task) -> Solution:
+        """The solution of one problem, fit for travelling."""
         problem = self.lower[task.j].at(**task.params)
         return light(settle_all([self.settle(task, problem)], self.solver)[0])
 
@@ -77,12 +73,8 @@ class Share:
         start = _at_home(task, solution.problem)
         return start.steps if start is not None and continues(start, solution.problem, self.solver) else 0
 
-    def complaint(self, task: Task | TangentTask, answer: Any) -> str | None:
+    def complaint(self, task: Task, answer: Any) -> str | None:
         """What is wrong with a worker's answer, as far as can be seen without solving the problem again."""
-        if isinstance(task, TangentTask):
-            shape = (len(task.x), len(task.slopes))
-            fits = answer is None or (isinstance(answer, Solved) and np.shape(answer.value) == shape)
-            return None if fits else f"a derivative of shape {shape} was expected, got {type(answer).__name__}"
         if not isinstance(answer, Solution):
             return f"a Solution was expected, got {type(answer).__name__}"
         x, radius = answer.x, answer.certificate.radius
