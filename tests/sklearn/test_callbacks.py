@@ -1,60 +1,14 @@
-"""What a search tells while it runs: scikit-learn's callbacks, and verbose."""
+"""What a search tells while it runs: its callback, and verbose."""
 
-import numpy as np
 import pytest
 from sklearn.datasets import make_regression
 from sklearn.linear_model import ElasticNet, Ridge
 
 import suffice
-from suffice.result import Status
 from suffice.sklearn import SufficeSearchCV
 
 FEW = suffice.Options(max_evaluations=6, final_radius=1e-2)
 X, y = make_regression(60, 5, n_informative=3, noise=10.0, random_state=2)
-
-
-class Watching:
-    """Notes all tasks, and asks to stop after so many evaluations."""
-
-    def __init__(self, most=np.inf):
-        self.most, self.begun, self.ended, self.records = most, [], [], []
-
-    def setup(self, estimator, context):
-        self.begun.append("setup")
-
-    def teardown(self, estimator, context):
-        self.ended.append("teardown")
-
-    def on_fit_task_begin(self, estimator, context):
-        self.begun.append(context.task_name)
-
-    def on_fit_task_end(self, estimator, context, *, metadata):
-        self.ended.append(context.task_name)
-        if context.task_name == "evaluation":
-            self.records.append(metadata["record"])
-        return len(self.records) >= self.most
-
-
-def watched(watching, **more):
-    search = SufficeSearchCV(Ridge(), cv=3, options=FEW, **more)
-    pytest.importorskip("sklearn.callback")
-    return search.set_callbacks(watching).fit(X, y)
-
-
-def test_scikit_learns_callbacks_see_every_evaluation():
-    watching = Watching()
-    search = watched(watching)
-    count = len(search.cv_results_["work"])
-    assert [record.number for record in watching.records] == list(range(1, count + 1))
-    assert watching.begun == ["setup", "fit", "search", *["evaluation"] * count, "refit"]
-    assert watching.ended == [*["evaluation"] * count, "search", "refit", "fit", "teardown"]
-
-
-def test_scikit_learns_callbacks_stop_the_search():
-    for most, refit in ((3, True), (4, False)):
-        search = watched(Watching(most), refit=refit)
-        assert search.result_.status is Status.STOPPED and len(search.cv_results_["work"]) == most
-        assert hasattr(search, "best_estimator_") == refit
 
 
 def test_every_record_of_several_starts_has_its_number_and_its_evaluation():

@@ -146,7 +146,7 @@ def test_rows_that_are_fewer_than_columns_are_sketched_as_well(estimator, monkey
     X, y = data(rows=40, columns=700)
     sketch, search = sketch_of(estimator, X, y, monkeypatch, scoring="neg_mean_squared_error")
     assert (search.cv_results_["purpose"] == "first look").sum() <= 3
-    for theta in sketch.valleys():
+    for theta in sorted(sketch.exact, key=sketch.height)[:4]:
         F = certified(estimator, X, y, **sketch.space.params(np.array(theta)))
         assert sketch.height(theta) == pytest.approx(F, rel=1e-3)
 
@@ -279,22 +279,10 @@ def test_a_ridge_that_stands_in_for_none_is_the_same_with_a_journal(tmp_path):
         assert other.l2_floor_ == plain.l2_floor_ and other.score_interval_ == plain.score_interval_
 
 
-@pytest.mark.parametrize("ends", [(1.0, 1e2), (1e-5, 1e-3)])
-def test_a_range_of_ours_that_is_too_narrow_is_widened(ends, monkeypatch):
-    """Models that are not sketched begin with a narrower range, and go on beyond its edges."""
+@pytest.mark.parametrize(("ends", "way"), [((1.0, 1e2), "smaller"), ((1e-5, 1e-3), "larger")])
+def test_a_range_of_ours_that_is_too_narrow_is_told(ends, way, monkeypatch):
+    """Models that are not sketched have narrower ranges."""
     X, y = data(rows=80, columns=5)
-    whole = SufficeSearchCV(LinearSVC(), cv=CV, refit=False).fit(X, y > np.median(y))
     monkeypatch.setattr(penalties, "NARROWER", {"l1": (1e-6, 1.1), "l2": ends})
-    search = SufficeSearchCV(LinearSVC(), cv=CV, refit=False).fit(X, y > np.median(y))
-    assert -search.best_score_ <= 1.002 * -whole.best_score_
-    low, high = search.result_.space.ranges["l2"]
-    assert high / low > 10.0 * ends[1] / ends[0]
-
-
-def test_what_goes_on_beyond_an_edge_counts_towards_the_budget(monkeypatch):
-    X, y = data(rows=80, columns=5)
-    monkeypatch.setattr(penalties, "NARROWER", {"l1": (1e-6, 1.1), "l2": (1.0, 1e2)})
-    for most in (4, 6, 8):
-        options = suffice.Options(max_evaluations=most, final_radius=1e-3)
-        search = SufficeSearchCV(LinearSVC(), cv=CV, refit=False, options=options).fit(X, y > np.median(y))
-        assert np.isin(search.cv_results_["purpose"], ["search"]).sum() <= most
+    with pytest.warns(UserWarning, match=f"the best l2 lies on the .* edge of its space, .* one that is {way}"):
+        SufficeSearchCV(LinearSVC(), cv=CV, refit=False).fit(X, y > np.median(y))

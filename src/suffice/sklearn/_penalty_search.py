@@ -22,7 +22,7 @@ from suffice.evaluation import Evaluation
 from suffice.journal import JournalError
 from suffice.options import Options
 from suffice.result import OracleError, Result, Status
-from suffice.search.accuracy import FUTILE, for_decision
+from suffice.search.accuracy import FUTILE
 from suffice.search.tune import tune
 from suffice.signals import TimeOver
 from suffice.sklearn._recorded import RecordedProblem, estimate, unproven
@@ -35,10 +35,7 @@ ONE_SE_STEPS = 10
 NEGLIGIBLE = 1e-9  # of the plainest model's loss: a loss proven to be less leaves nothing worth a search
 SEARCHING, REFINING = 0.7, 0.85  # shares of max_seconds
 RIVALS = 3  # places that may be better than the best, and are evaluated as accurately
-WIDENED = 4  # times that a range of ours is widened
 AT_EDGE, NEAR = 0.02, 0.2  # decades: a penalty this near to an end of its range lies on it; slopes are alike
-EDGE_STEPS = 1000  # of a solver for each model of a look at an edge: what takes more is not proven to be better
-LEAST_GAIN = 1e-3  # of F: what leads on beyond an edge of ours
 LITTLE = 1e-4  # of F: where it changes by less in a decade, it is level
 SKETCHED = 0.125  # of initial_radius: where F was sketched, a search begins near its end
 
@@ -53,10 +50,6 @@ def _what_is_known(best: Evaluation, enough: float) -> str:
     )
 
 
-def _nothing_yet() -> Result:
-    return Result(np.array([]), math.nan, (-math.inf, math.inf), Status.RUNNING, 0, 0.0, ())
-
-
 @dataclass
 class PenaltySearch:
     """One search; `one_se`: for the largest penalties whose loss is within one standard error of the best."""
@@ -69,7 +62,9 @@ class PenaltySearch:
     tolerance: Tolerance
     one_se: bool
     began: float = field(default_factory=time.monotonic)
-    result: Result = field(default_factory=_nothing_yet)
+    result: Result = field(
+        default_factory=lambda: Result(np.array([]), math.nan, (-math.inf, math.inf), Status.RUNNING, 0, 0.0, ())
+    )
 
     def run(self) -> Evaluation:
         """The best evaluation. Whatever ends the search early, it is the best so far, and `result` says why."""
@@ -105,7 +100,10 @@ class PenaltySearch:
         problem = self.problem
         problem.until = self._until(SEARCHING)
         start, options = self._begun()
-        self._search_from(start, options)
+        problem.purpose = "search"
+        # F is smooth along one penalty, whose models learn much from looks; with several, kinks lie between.
+        seen = problem.evaluations if self.statistical and len(start) == 1 else []
+        self.result = tune(problem, start, options=options, callback=problem.report, seen=seen)
         if self.result.status is Status.TARGET and options.target_cost > self.options.target_cost:
             detail = f"{options.target_cost:.2g}, a billionth of the plainest model's loss"
             self.result = replace(self.result, detail=detail)
@@ -151,25 +149,6 @@ class PenaltySearch:
         left = max(problem.until - time.monotonic(), 1e-6)  # at least one evaluation is made
         return start, replace(options, max_seconds=min(options.max_seconds, left))
 
-    def _search_from(self, start: Array, options: Options) -> None:
-        """The search, and on beyond edges that are ours."""
-        problem = self.problem
-
-        def search(start: Array, options: Options) -> None:
-            problem.purpose = "search"
-            # F is smooth along one penalty, whose models learn much from looks; with several, kinks lie between.
-            seen = problem.evaluations if self.statistical and len(start) == 1 else []
-            self.result = tune(problem, start, options=options, callback=problem.report, seen=seen)
-
-        search(start, options)
-        for _ in range(WIDENED):
-            left_over = self._left_of(options)
-            ended = self.result.success or self.result.status is Status.ACCURACY
-            there = self._beyond_our_edge() if ended and left_over is not None else None
-            if there is None or left_over is None:
-                break
-            search(there, left_over)
-
     def _check_loss(self, start: Array) -> None:
         """Raise ValueError where the best that was looked at has no finite loss."""
         there = [made for made in self.problem.evaluations if np.array_equal(made.point, start)]
@@ -186,54 +165,25 @@ class PenaltySearch:
         """When so much of max_seconds has passed."""
         return self.began + share * self.options.max_seconds
 
-    def _edges(self, best: Evaluation) -> Iterator[tuple[int, str, bool]]:
-        """Edges on which the point lies, and whether each is a lower one; nothing is beyond no penalty."""
+    def edge_warnings(self, best: Evaluation, words: str) -> Iterator[str]:
+        """Of edges of ranges that better penalties may lie beyond: unless F is level there, as a derivative near by
+        says, or what was seen a decade or more inside. `words` are the best parameters in scikit-learn's."""
+        made, little = self.problem.evaluations, LITTLE * best.interval[1]
+        slopes = [one.slope for one in made if one.slope is not None and np.abs(one.point - best.point).max() <= NEAR]
         space, (lower, upper) = self.problem.space, self.problem.space.bounds
         for i, name in enumerate(space.names):
-            down = bool(best.point[i] <= lower[i] + AT_EDGE)
-            if (down or best.point[i] >= upper[i] - AT_EDGE) and not (down and space.ranges[name][0] == 0.0):
-                yield i, name, down
-
-    def edge_warnings(self, best: Evaluation, words: str) -> Iterator[str]:
-        """Of edges of ranges that were given, unless F is level there, as a derivative near by says, or what was seen a
-        decade or more inside. `words` are the best parameters in scikit-learn's."""
-        made, little = self.problem.evaluations, LITTLE * best.interval[1]
-        near = [one for one in made if np.abs(one.point - best.point).max() <= NEAR]
-        slopes = [one.slope for one in near if one.slope is not None]
-        for i, name, down in self._edges(best):
+            down, up = best.point[i] <= lower[i] + AT_EDGE, best.point[i] >= upper[i] - AT_EDGE
+            nothing = down and space.ranges[name][0] == 0.0  # no penalty: there is none beyond
+            if name in self.space.ours or nothing or not (down or up):
+                continue
             inside = [one.interval[0] for one in made if abs(one.point[i] - best.point[i]) >= 1.0]
             level = min(inside, default=math.inf) <= best.interval[1] + little
-            if name not in self.space.ours and not level and not any(abs(slope[i]) <= little for slope in slopes):
+            if not level and not any(abs(slope[i]) <= little for slope in slopes):
                 which, way = ("lower", "smaller") if down else ("upper", "larger")
-                end = self.problem.space.ranges[name][0 if down else 1]
                 yield (
-                    f"the best {name} lies on the {which} edge of its space, {end:.4g}: one that is {way} may be "
-                    f"better, widen it (best is {words})"
+                    f"the best {name} lies on the {which} edge of its space, {space.ranges[name][not down]:.4g}: one "
+                    f"that is {way} may be better, widen it (best is {words})"
                 )
-
-    def _beyond_our_edge(self) -> Array | None:
-        """Where a search goes on beyond an edge that is ours, and better a decade beyond; the space is wider then."""
-        best = min(self.problem.evaluations, key=lambda made: made.cost)
-        within = for_decision(LEAST_GAIN * best.cost, best)
-        for i, name, down in self._edges(best):
-            if name not in self.space.ours:
-                continue
-            there: Array = best.point + np.eye(len(best.point))[i] * (-1.0 if down else 1.0)
-            made = self.problem.peek(there, within=within, warm=best, max_steps=EDGE_STEPS)
-            if estimate(made) < (1.0 - LEAST_GAIN) * best.cost:
-                self.space = self.space.widened(name, down)
-                self.problem.widen(self.space.space)
-                return there
-        return None
-
-    def _left_of(self, options: Options) -> Options | None:
-        """What the search has left of the budgets, or None."""
-        spent = [made for purpose, _, made in self.problem.notes if purpose == "search"]
-        evaluations, work = options.max_evaluations - len(spent), options.max_work - sum(made.work for made in spent)
-        seconds = min(options.max_seconds, self.problem.until - time.monotonic())
-        if evaluations < 1 or not work > 0.0 or not seconds > 0.0:
-            return None
-        return replace(options, max_evaluations=evaluations, max_work=work, max_seconds=seconds)
 
     def _runner_up(self, best: Evaluation) -> str:
         """What to know where the best model that was seen cannot be proven."""

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
 
 from suffice.arrays import Array, norm
 from suffice.evaluation import Evaluation
@@ -21,7 +19,6 @@ from suffice.search.bilevel import BilevelProblem
 from suffice.signals import time_limit
 from suffice.sklearn.penalties import RIDGES, Penalised
 from suffice.solvers.solution import Outcome
-from suffice.space import Space
 
 TRIES = 3  # to prove an evaluation by a ridge,
 WELL = 1e-4  # to this share of F
@@ -36,15 +33,14 @@ class RecordedProblem:
         self,
         problem: BilevelProblem,
         journal: Journal | None,
-        begin: Callable[[], object] | None,
         tell: Callable[[Record, Evaluation], object] | None,
     ) -> None:
         self.problem, self.space, self.purpose = problem, problem.space, ""
         self.until = math.inf  # the time at which an evaluation under way is given up, unless it is the first
-        self.journal, self.begin, self.tell = journal, begin, tell
+        self.journal, self.tell = journal, tell
         self.ridge, self._since, self._tries = 0.0, 0, TRIES  # what stands in for no l2, and the evaluations before
         self.notes: list[tuple[str, float, Evaluation]] = []
-        self._untold: list[tuple[int, bool]] = []  # numbers of evaluations, and whether they were made here and now
+        self._fresh = False  # whether the latest evaluation was made here and now
 
     def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
         return self._noted("residual", theta, within, warm)
@@ -68,21 +64,10 @@ class RecordedProblem:
         self.report(self._record(within, made))
         return made
 
-    def peek(self, theta: Array, *, within: float, warm: Evaluation, max_steps: int) -> Evaluation:
-        """An evaluation outside the space, which is no part of the search: not noted, and told to nobody."""
-        return self._made("residual", theta, within, warm, max_steps, None)[0]
-
-    def widen(self, space: Space) -> None:
-        """Go on over another space of the same parameters."""
-        self.problem, self.space = self.problem.over(space), space
-
     def report(self, record: Record) -> None:
         """Tell of an evaluation, numbered among all."""
-        number, fresh = self._untold.pop(0)  # several starts make one evaluation each before their records come
-        if self.tell is not None and fresh:
-            made = self.evaluations[:number]
-            work = float(sum(evaluation.work for evaluation in made))
-            self.tell(replace(record, number=number, total_work=work), made[-1])
+        if self.tell is not None and self._fresh:
+            self.tell(replace(record, number=len(self.notes), total_work=self.work), self.notes[-1][-1])
 
     @property
     def evaluations(self) -> list[Evaluation]:
@@ -114,11 +99,10 @@ class RecordedProblem:
     def _noted(
         self, policy: Policy, theta: Array, within: float, warm: Evaluation | None, max_steps: int | None = None
     ) -> Evaluation:
-        made, fresh = self._made(policy, theta, within, warm, max_steps, self.begin)
+        made = self._made(policy, theta, within, warm, max_steps)
         if self._tries and self.ridge == 0.0 and unproven(made) and self._is_flat(made):
-            made, fresh = self._with_ridge(policy, made, within, max_steps, fresh)
+            made = self._with_ridge(policy, made, within, max_steps)
         self.notes.append((self.purpose, within, made))
-        self._untold.append((len(self.notes), fresh))
         return made
 
     def _is_flat(self, made: Evaluation) -> bool:
@@ -130,9 +114,7 @@ class RecordedProblem:
         """The strong convexity of every model, as far as it is known beforehand."""
         return [one.mu for one in self.problem.at(theta)] if isinstance(self.problem, BilevelProblem) else []
 
-    def _with_ridge(
-        self, policy: Policy, made: Evaluation, within: float, max_steps: int | None, fresh: bool
-    ) -> tuple[Evaluation, bool]:
+    def _with_ridge(self, policy: Policy, made: Evaluation, within: float, max_steps: int | None) -> Evaluation:
         """The evaluation with the ridge that proves it and changes it least, which stays; as it is where none does."""
         plain, self._tries = self.problem, self._tries - 1
         start = replace(made, solutions=[solution.start_at(solution.x) for solution in made.solutions])
@@ -141,7 +123,7 @@ class RecordedProblem:
         for ridge in RIDGES:
             lower = [replace(one, ridge=ridge) if isinstance(one, Penalised) else one for one in plain.lower]
             self.problem, self.ridge = plain.with_lower(lower), ridge
-            again, fresh = self._made(policy, made.point, well, start, max_steps, None)
+            again = self._made(policy, made.point, well, start, max_steps)
             work += again.work
             doubt = again.error + abs(again.cost - made.cost)
             if doubt < least:
@@ -150,7 +132,7 @@ class RecordedProblem:
                 break
         made, self.problem, self.ridge = found
         self._since = len(self.notes) if self.ridge else self._since
-        return replace(made, work=work), fresh
+        return replace(made, work=work)
 
     def _made(
         self,
@@ -159,24 +141,20 @@ class RecordedProblem:
         within: float,
         warm: Evaluation | None,
         max_steps: int | None,
-        begin: Callable[[], object] | None,
-    ) -> tuple[Evaluation, bool]:
-        """The evaluation, and whether it was made here and now."""
+    ) -> Evaluation:
         warm = self._nearest(theta, warm)
         asked = policy if max_steps is None else f"{policy}, {max_steps} steps"
         asked = asked if self.ridge == 0.0 else f"{asked}, ridge {self.ridge:g}"
         key = "" if self.journal is None else request_key(asked, theta, within, warm)
         made = None if self.journal is None else self.journal.take(key)
-        fresh = made is None
+        self._fresh = made is None
         if made is None:
-            if begin is not None:
-                begin()
             problem = self.problem if max_steps is None else self.problem.limited(max_steps)
             with time_limit(self.until if self.notes else math.inf):
                 made = problem.evaluate_all([theta], within=within, warm=[warm], policy=policy)[0]
             if self.journal is not None:
                 made = self.journal.keep(key, self.purpose, made)
-        return made, fresh
+        return made
 
     def _nearest(self, theta: Array, warm: Evaluation | None) -> Evaluation | None:
         """The nearest evaluation of all, first looks included; the latest of several at one place."""
@@ -218,57 +196,3 @@ def _ended(evaluation: Evaluation) -> bool:
 def estimate(evaluation: Evaluation) -> float:
     """F as far as can be told: the proven upper bound or, where models cannot be proven any better, what they show."""
     return evaluation.cost if unproven(evaluation) and _ended(evaluation) else evaluation.interval[1]
-
-
-# scikit-learn's callbacks, from 1.9 on
-
-try:
-    from sklearn.callback import CallbackSupportMixin as CallbackSupportMixin
-    from sklearn.callback import with_callbacks as with_callbacks
-except ImportError:  # before scikit-learn 1.9
-
-    class CallbackSupportMixin:  # type: ignore[no-redef]
-        """scikit-learn has no callbacks."""
-
-    def with_callbacks(method: Any) -> Any:
-        """The method as it is."""
-        return method
-
-
-class CallbackTasks:
-    """The search as tasks of scikit-learn's callbacks, where it has them and some are set; else nothing happens."""
-
-    def __init__(self, search: Any, X: Any, y: Any) -> None:
-        self.about = {"estimator": search, "X": X, "y": y}
-        self.open: list[Any] = []  # evaluations that have begun
-        self.root: Any = None
-        if hasattr(search, "_skl_callbacks"):
-            self.root = search._init_callback_context(max_subtasks=1 + bool(search.refit))
-            self.root.call_on_fit_task_begin(**self.about)
-            self.within = self._begun(self.root, task_name="search", max_subtasks=None)
-
-    def _begun(self, context: Any, **task: Any) -> Any:
-        made = context.subcontext(**task)
-        made.call_on_fit_task_begin(**self.about)
-        return made
-
-    def begin_evaluation(self) -> None:
-        if self.root is not None:
-            self.open.append(self._begun(self.within, task_name="evaluation"))
-
-    def end_evaluation(self, record: Record) -> None:
-        if self.root is not None and self.open.pop(0).call_on_fit_task_end(**self.about, metadata={"record": record}):
-            raise StopIteration
-
-    def refit(self) -> None:
-        if self.root is not None:
-            self.within.call_on_fit_task_end(**self.about)
-            self.within = self._begun(self.root, task_name="refit")
-
-    def propagated(self, estimator: Any) -> Any:
-        return nullcontext() if self.root is None else self.within.propagate_callback_context(estimator)
-
-    def end(self) -> None:
-        if self.root is not None:
-            for task in (self.within, self.root):
-                task.call_on_fit_task_end(**self.about)

@@ -64,7 +64,7 @@ from suffice.sklearn._cv_results import (
 from suffice.sklearn._final_fit import fit_final, held_against_ours
 from suffice.sklearn._penalty_search import PenaltySearch
 from suffice.sklearn._preparation import SearchPreparation, in_place, journal_of, prepared
-from suffice.sklearn._recorded import CallbackSupportMixin, CallbackTasks, RecordedProblem, with_callbacks
+from suffice.sklearn._recorded import RecordedProblem
 from suffice.sklearn._target import fitted_inside, transformed, transforms_target
 from suffice.sklearn.adapters import find_adapter
 from suffice.sklearn.enough import Tolerance, fold_losses
@@ -100,7 +100,7 @@ def _of_the_best(name: str) -> Any:
     return available_if(has)(method)
 
 
-class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Cross-validated search for the penalties of a linear estimator, or for the strength and the kernel of a kernel
     machine, with a proven interval of the score.
 
@@ -250,7 +250,6 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         self.journal, self.callback, self.groups_of_features = journal, callback, groups_of_features
         self.certify_global, self.device = certify_global, device
 
-    @with_callbacks  # type: ignore[untyped-decorator,unused-ignore]
     def fit(self, X: Any, y: Any = None, **fit_params: Any) -> SufficeSearchCV:
         """Tune and refit. `sample_weight` counts in training and in scores, `groups` goes to the splitter."""
         began = time.monotonic()
@@ -269,8 +268,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
             count = 0 if journal is None else journal.evaluations
             held = f", {count} evaluations in the journal" if count else ""
             self._say(1, f"{', '.join(known.space.names)} by {len(known.folds)} folds" + held)
-            tasks = CallbackTasks(self, known.data.X, known.data.y)
-            recorded = RecordedProblem(problem, journal, tasks.begin_evaluation, self._teller(tasks))
+            recorded = RecordedProblem(problem, journal, self._teller())
             search = PenaltySearch(
                 recorded, known.folds, known.space, known.options, self.initial, self.tolerance,
                 self.refit == "one_se", began,
@@ -297,9 +295,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         self._say(1, f"{len(recorded.notes)} evaluations, {found} at {given}; {self.result_.message}")
         if self.refit:
             with at_once(hurry):
-                tasks.refit()
-                self._fit_final(known.data, tasks, known.routed.fit, began + known.options.max_seconds)
-        tasks.end()
+                self._fit_final(known.data, known.routed.fit, began + known.options.max_seconds)
         if known.data.classes is not None and not self.refit:
             self._classes = known.data.classes
         return self
@@ -323,7 +319,7 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         )
         return best
 
-    def _teller(self, tasks: CallbackTasks) -> Callable[[Record, Evaluation], object]:
+    def _teller(self) -> Callable[[Record, Evaluation], object]:
         if self.callback is not None and not callable(self.callback):
             raise TypeError(f"callback must be callable, got {self.callback!r}")
 
@@ -334,7 +330,6 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
             self._say(3, f"  of the folds: {', '.join(f'{loss:.6g}' for loss in fold_losses(evaluation))}")
             if self.callback is not None:
                 self.callback(record)
-            tasks.end_evaluation(record)
 
         return tell
 
@@ -342,15 +337,14 @@ class SufficeSearchCV(CallbackSupportMixin, MetaEstimatorMixin, BaseEstimator): 
         if self.verbose >= level:
             print(f"[{type(self).__name__}] {text}")
 
-    def _fit_final(self, data: SearchData, task: CallbackTasks, arguments: dict[str, Any], until: float) -> None:
+    def _fit_final(self, data: SearchData, arguments: dict[str, Any], until: float) -> None:
         """The model of all data: by our own solver, or by scikit-learn's and held against ours."""
         estimator = clone(self.estimator)
         if self.groups_of_features is None:  # which scikit-learn has no words for
             estimator.set_params(**self.best_params_)
         data, near = replace(data, estimator=estimator), self._fold_weights.solutions
         if self.refit == "sklearn":
-            with task.propagated(estimator):
-                estimator.fit(here(data.X), data.y, **arguments)
+            estimator.fit(here(data.X), data.y, **arguments)
             made = held_against_ours(data, self.best_penalties_, estimator, near, until)
         else:
             made = fit_final(data, self.best_penalties_, near, until)

@@ -10,7 +10,7 @@ certified looks would miss, for less than these cost. F is sketched along lines,
 all weights zero and the largest curvature L: the line of l2 alone, that of l1 alone, and lines of constant l1 / l2
 between them, each from large penalties to small ones until F has turned upwards for good: on hundreds of tables F never
 came down again to its least value from where it was TURNED times that and TURNED_SE of its standard errors above it
-(from 3.7 % and 0.35 of them at the most). Then around the best of all valleys, as long as that gets better.
+(from 3.7 % and 0.35 of them at the most). Then around the lowest place of all, as long as that gets better.
 """
 
 from __future__ import annotations
@@ -48,7 +48,6 @@ ALMOST_NONE = 1e-6  # of l1_max: the least l1 of the space is none beside an l2,
 AROUND, CLOSEST = {"l1": 0.12, "l2": 0.4}, 0.5  # decades, and the last share of them
 WORTH = 1.1  # times the least F: places on lines that are looked at more closely
 BETTER = 1.0 - 1e-4  # times F: what leads on from a place
-VALLEYS, APART, NEARLY, ALIKE = 4, 0.5, 1.03, 1.0002  # so many, so many decades apart, so many times the least F
 
 Theta = tuple[float, ...]
 Kind = Literal["exact", "near weights"]
@@ -88,9 +87,9 @@ class Sketch:
         with np.errstate(over="ignore", under="ignore"):
             for line in sketch._lines():
                 sketch._along(line)
-            for valley in sketch.valleys():
-                sketch._see([valley], valley)
-                sketch._around(valley)
+            valley = min(sketch.low_on_lines, key=sketch.height)
+            sketch._see([valley], valley)
+            sketch._around(valley)
         return sketch
 
     def height(self, theta: Theta) -> float:
@@ -112,20 +111,6 @@ class Sketch:
     def standard_error(self) -> float:
         """That of the least F over folds."""
         return error_of_mean(self.seen[self.lowest] * len(self.folds)) if len(self.folds) > 1 else math.inf
-
-    def valleys(self) -> list[Theta]:
-        """The lowest places that lines have shown, some way apart from each other, from the least F on. Places that
-        differ in an l2 that changes nothing are one."""
-        found: list[Theta] = []
-        for theta in sorted(self.low_on_lines, key=self.height):
-            height = self.height(theta)
-            if height > NEARLY * self.height(self.lowest) or len(found) == VALLEYS:
-                break
-            apart = [np.abs(np.subtract(theta, other)) for other in found]
-            alike = [height <= ALIKE * self.height(other) for other in found]
-            if not any(d.max() < APART or (same and d[0] < APART) for d, same in zip(apart, alike, strict=True)):
-                found.append(theta)
-        return found
 
     def _pairs(self, thetas: Sequence[Theta]) -> tuple[Array, Array]:
         """l1 and l2 at these places."""

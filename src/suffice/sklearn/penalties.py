@@ -44,12 +44,11 @@ USUAL_RANGE = (1e-6, 1e2)  # of data without any l1 or l2 that matters
 # Of the l1 that makes all weights zero, and of the largest curvature: nothing changes above them, next to nothing below
 # the lower ends, where arithmetic has no more digits to spare.
 OF_DATA = {"l1": (1e-8, 1.1), "l2": (1e-11, 1e3)}
-# For models whose small penalties are dear; widened if need be.
+# For models whose small penalties are dear; beyond these edges there may be better ones.
 NARROWER = {"l1": (1e-6, 1.1), "l2": (1e-7, 1e2)}
 # Of the largest curvature: the one of these that proves the loss and changes it least stands in for no l2, where that
 # cannot be verified (columns of which some add up to others, above all).
 RIDGES = (1e-13, 1e-11, 1e-9, 1e-7)
-WIDER = 2.0  # decades
 LEAST = 1e-3  # of the strength: what an end 0 of a range of l1_ratio stands for
 LARGEST = 1e100  # of them: other data are searched over the usual range
 
@@ -224,7 +223,7 @@ class PenaltySpace:
     ratio: float
     space: Space
     groups: tuple[str, ...] = ()
-    ours: frozenset[str] = frozenset()  # those whose ranges are not the user's
+    ours: frozenset[str] = frozenset()  # those that nothing is gained for beyond the ranges that data give
 
     @classmethod
     def of(
@@ -276,7 +275,7 @@ class PenaltySpace:
         """With ranges that the data give, where the user gave none."""
         largest = {"l1": max(fold.l1_max for fold in models), "l2": max(fold.l2_floor / FLOOR for fold in models)}
         if not self.ours or not min(largest.values()) > 0.0 or not max(largest.values()) < LARGEST:
-            return self
+            return replace(self, ours=frozenset())
         if self.ratio > 0.0 and self.names == ("l2",):  # which brings an l1 along
             largest["l2"] = largest["l1"] * (1.0 - self.ratio) / self.ratio
 
@@ -287,13 +286,8 @@ class PenaltySpace:
             return low * largest[kind], high * largest[kind]
 
         ranges = self.space.ranges | {name: of_data(kind_of(name)) for name in self.ours}
-        return replace(self, space=Space(**{name: (*ranges[name], self.space.scales[name]) for name in self.names}))
-
-    def widened(self, name: str, down: bool) -> PenaltySpace:
-        """With a range that reaches WIDER decades farther."""
-        low, high = self.space.ranges[name]
-        ends = {**self.space.ranges, name: (low / 10.0**WIDER, high) if down else (low, high * 10.0**WIDER)}
-        return replace(self, space=Space(**{one: (*ends[one], self.space.scales[one]) for one in self.names}))
+        space = Space(**{name: (*ranges[name], self.space.scales[name]) for name in self.names})
+        return replace(self, space=space, ours=self.ours if plain else frozenset())
 
     def penalties(self, evaluation: Evaluation) -> dict[str, float]:
         """All penalties by name."""
