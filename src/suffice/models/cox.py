@@ -108,90 +108,67 @@ class RiskSets:
 
 @dataclass(frozen=True, eq=False)
 class _Stratum:
-    """Rows by falling time, with the terms of the likelihood that they make."""
+    """Rows by falling time, with the terms of the likelihood that they make. Sums over rows at risk are made of
+    `parts`: of rows in some order, of every term the sum over the first so many of them, times a number."""
 
-    rows: Indices  # by falling time
-    last: Indices  # of every term: how many of these rows are there at its time, at least
-    late: Indices | None  # rows by falling entry,
-    entered: Indices | None  # and how many of them have not entered before the time of a term
+    rows: Indices
+    parts: list[tuple[Indices, Indices, Any]]
     tied: Indices  # of every term: the first of its ties among `dead`,
     ties: Indices  # and how many there are
-    dead: Indices  # rows with an event, by falling time
-    own: Indices  # of every term: the row whose margin is taken off
+    dead: Indices  # rows with an event, by falling time: of every term the one whose margin is taken off
     less: Array  # l/d of every term
     share: Array  # s_t of the module's text
     weight: Array  # of rows, as sorted
 
     @classmethod
     def of(cls, sets: RiskSets, rows: Indices) -> _Stratum:
-        order = np.argsort(-sets.time[rows], kind="stable")
-        rows = rows[order]
-        time = sets.time[rows]
-        dead = rows[sets.event[rows]]
-        at = sets.time[dead]
+        rows = rows[np.argsort(-sets.time[rows], kind="stable")]
+        time, places = sets.time[rows], np.flatnonzero(sets.event[rows])
+        dead, at = rows[places], time[places]
         _, first, ties = np.unique(-at, return_index=True, return_counts=True)
         tied, d = np.repeat(first, ties), np.repeat(ties, ties)
         weights = sets.weight[dead]
-        less = np.zeros(len(dead))
-        share = weights
+        less, share = np.zeros(len(dead)), weights
+        parts: list[tuple[Indices, Indices, Any]] = [
+            (np.arange(len(rows)), np.searchsorted(-time, -at, side="right"), np.ones(len(dead)))
+        ]
+        if sets.entry is not None:
+            entry = np.asarray(sets.entry, dtype=np.float64)[rows]
+            late = np.argsort(-entry, kind="stable")
+            parts.append((late, np.searchsorted(-entry[late], -at, side="right"), -np.ones(len(dead))))
         if sets.efron:
             less = (np.arange(len(dead)) - tied) / d
             share = np.add.reduceat(weights, first)[np.repeat(np.arange(len(first)), ties)] / d
-        last = np.searchsorted(-time, -at, side="right")
-        late = entered = None
-        if sets.entry is not None:
-            entry = np.asarray(sets.entry, dtype=np.float64)[rows]
-            by_entry = np.argsort(-entry, kind="stable")
-            late = by_entry
-            entered = np.searchsorted(-entry[by_entry], -at, side="right")
-        return cls(rows, last, late, entered, tied, d, dead, dead, less, share, sets.weight[rows])
+        if less.any():
+            parts += [(places, tied + d, -less), (places, tied, less)]
+        return cls(rows, parts, tied, d, dead, less, share, sets.weight[rows])
 
-    def sums(self, e: Array, e_dead: Array) -> tuple[Array, Array]:
+    def sums(self, e: Array) -> tuple[Array, Array]:
         """sum_j c_tj e_j of every term, and the sum of all parts it was made of; e (rows or rows x columns) is of rows
-        as sorted, with their weights, e_dead of the events."""
-        zero = np.zeros((1, *e.shape[1:]))
-        cumulative = np.concatenate([zero, np.cumsum(e, axis=0)])
-        total = cumulative[self.last]
-        size = np.abs(total)
-        if self.late is not None and self.entered is not None:
-            gone = np.concatenate([zero, np.cumsum(e[self.late], axis=0)])[self.entered]
-            total, size = total - gone, size + np.abs(gone)
-        if self.less.any():
-            tied = np.concatenate([zero, np.cumsum(e_dead, axis=0)])
-            share = self.less.reshape(-1, *[1] * (e.ndim - 1))
-            of_ties = tied[self.tied + self.ties] - tied[self.tied]
-            size = size + share * (np.abs(tied[self.tied + self.ties]) + np.abs(tied[self.tied]))
-            total = total - share * of_ties
+        as sorted, with their weights."""
+        total, size = np.zeros((len(self.dead), *e.shape[1:])), np.zeros((len(self.dead), *e.shape[1:]))
+        for order, count, times in self.parts:
+            cumulative = np.concatenate([np.zeros((1, *e.shape[1:])), np.cumsum(e[order], axis=0)])
+            part = times.reshape(-1, *[1] * (e.ndim - 1)) * cumulative[count]
+            total, size = total + part, size + np.abs(part)
         return total, size
 
-    def at_risk(self, t: int, weight: Array) -> tuple[Indices, Array]:
+    def at_risk(self, t: int) -> tuple[Indices, Array]:
         """The rows of term t, and its c."""
-        here = np.zeros(len(self.rows), dtype=bool)
-        here[: self.last[t]] = True
-        if self.late is not None and self.entered is not None:
-            here[self.late[: self.entered[t]]] = False
-        rows = self.rows[here]
-        c = weight[rows]
-        tied = np.isin(rows, self.dead[self.tied[t] : self.tied[t] + self.ties[t]])
-        return rows, np.where(tied, c * (1.0 - self.less[t]), c)
+        c = np.zeros(len(self.rows))
+        for order, count, times in self.parts:
+            c[order[: count[t]]] += times[t]
+        here = c > 0.0
+        return self.rows[here], self.weight[here] * c[here]
 
     def back(self, r: Array) -> tuple[Array, Array]:
         """sum_t c_tj r_t / weight_j of every row as sorted, for r >= 0 of every term; and the sum of the parts."""
-        N = len(self.rows)
-        given = np.bincount(self.last, weights=r, minlength=N + 1)
-        pull: Array = np.cumsum(given[::-1])[::-1][1:].astype(np.float64)  # terms whose `last` is beyond the row
-        size: Array = pull.copy()
-        if self.late is not None and self.entered is not None:
-            given = np.bincount(self.entered, weights=r, minlength=N + 1)
-            gone = np.zeros(N)
-            gone[self.late] = np.cumsum(given[::-1])[::-1][1:]
-            pull, size = pull - gone, size + gone
-        if self.less.any():
-            of_ties = np.bincount(self.tied, weights=self.less * r, minlength=len(self.dead))[self.tied]
-            place = np.empty(int(self.rows.max()) + 1, dtype=np.intp)
-            place[self.rows] = np.arange(N)
-            pull[place[self.dead]] -= of_ties
-            size[place[self.dead]] += of_ties
+        pull, size = np.zeros(len(self.rows)), np.zeros(len(self.rows))
+        for order, count, times in self.parts:
+            given = np.bincount(count, weights=times * r, minlength=len(order) + 1)
+            part = np.cumsum(given[::-1])[::-1][1:]  # terms that count beyond the row
+            pull[order] += part
+            size[order] += np.abs(part)
         return pull, size
 
 
@@ -287,15 +264,14 @@ class CoxModel(MarginModel):
             m = image[part.rows]
             top = float(m.max())
             e = part.weight * np.exp(m - top)
-            dead = self.sets.weight[part.dead] * np.exp(image[part.dead] - top)
-            total, size = part.sums(e, dead)
+            total, size = part.sums(e)
             with np.errstate(divide="ignore", invalid="ignore"):
                 relative = np.where(total > LEAST, 2.0 * gamma(len(m) + 8) * size / total, math.inf)
                 inverse = np.where(relative <= ROUGH, part.share / total, 0.0)
                 logs = np.log(total) + top
             alone = []
             for t in np.flatnonzero(~(relative <= ROUGH)):
-                rows, c = part.at_risk(int(t), self.sets.weight)
+                rows, c = part.at_risk(int(t))
                 m_t = image[rows]
                 z = c * np.exp(m_t - m_t.max())
                 logs[t], relative[t] = math.log(float(z.sum())) + float(m_t.max()), 2.0 * gamma(len(rows) + 8)
@@ -311,7 +287,7 @@ class CoxModel(MarginModel):
             for of in self._terms(image):
                 part = of.part
                 terms = part.share * (of.logs - np.log(self._unit(part)))
-                terms -= self.sets.weight[part.own] * image[part.own]
+                terms -= self.sets.weight[part.dead] * image[part.dead]
                 made.append(np.maximum(np.add.reduceat(terms, np.unique(part.tied)), 0.0))
         return np.concatenate(made) / self.total
 
@@ -320,7 +296,7 @@ class CoxModel(MarginModel):
         found = 0.0
         for of in self._terms(image):
             part, relative, top = of.part, of.relative, of.top
-            sizes = 1.0 + 4.0 * (abs(top) + np.abs(image[part.own])) + np.abs(np.log(self._unit(part)))
+            sizes = 1.0 + 4.0 * (abs(top) + np.abs(image[part.dead])) + np.abs(np.log(self._unit(part)))
             found += float(part.share @ (1.2 * relative + 8.0 * EPS * (sizes + np.log(len(image) + 2.0))))
         return found / self.total * (1.0 + 1e-6)
 
@@ -345,7 +321,7 @@ class CoxModel(MarginModel):
             pulls[part.rows] += of.e * part.back(of.inverse)[0]
             for rows, pull in of.alone:
                 pulls[rows] += pull
-            np.subtract.at(pulls, part.own, self.sets.weight[part.own])
+            np.subtract.at(pulls, part.dead, self.sets.weight[part.dead])
         result: Array = pulls / self.total
         return result
 
@@ -375,7 +351,7 @@ class CoxModel(MarginModel):
             for those, pull in of.alone:
                 off[those] += pull * (3.0 * moved + 4.0 * gamma(N + 8))
                 size[those] += pull
-            np.add.at(size, part.own, self.sets.weight[part.own])
+            np.add.at(size, part.dead, self.sets.weight[part.dead])
         off = (off + 8.0 * EPS * size) / self.total
         if not np.isfinite(off).all():
             return math.inf
@@ -394,9 +370,8 @@ class CoxModel(MarginModel):
             weight = e * part.back(of.inverse)[0]
             rows = X[part.rows]
             H += gram(rows, scale=np.sqrt(np.maximum(weight, 0.0)))[0]
-            dead = (self.sets.weight[part.dead] * np.exp(image[part.dead] - of.top))[:, None] * X[part.dead]
             shares = np.where(of.inverse > 0.0, part.share, 1.0)
-            means = part.sums(e[:, None] * rows, dead)[0] * (of.inverse / shares)[:, None]
+            means = part.sums(e[:, None] * rows)[0] * (of.inverse / shares)[:, None]
             H -= gram(means, scale=np.sqrt(part.share))[0]
             for those, pull in of.alone:
                 H += centred(gram(X[those], scale=np.sqrt(pull), intercept=True)[0])
@@ -405,12 +380,4 @@ class CoxModel(MarginModel):
         return H
 
     def majoriser(self, z: Array, z_image: Array, x: Array, x_image: Array) -> float:
-        """By the range of the change of margins: a variance is at most a quarter of its square."""
-        moved = norm(x - z)
-        if moved < 1e-150:
-            return math.inf
-        change = x_image - z_image
-        error = (self.design.spread(x) + CARRIED * self.design.spread(z)) * math.sqrt(len(change))
-        error += 8.0 * EPS * float(np.abs(x_image).max(initial=0.0) + np.abs(z_image).max(initial=0.0))
-        half = 0.5 * float(change.max() - change.min()) + error
-        return min((half / moved) ** 2 * self.sets.events / self.total + self.l2, self.L)
+        return self.L

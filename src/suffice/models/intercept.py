@@ -13,18 +13,17 @@ The sum is jointly convex in (w, b), so f is convex, and with b(w) the minimisin
   Exchange m and m' for the other side. In terms of weights, |b(w) - b(w')| <= max_i ||x_i|| ||w - w'||.
 
 b is found by Newton's method inside the bracket that the last statement gives from b at m = 0, and belongs to the
-margins alone, whatever was solved before: a solution continued is the same to the last bit. A bound on its error e is
-proven from what is known at b. Let t bound |s(b)|, s(b) = sum_i a_i psi'(m_i + b), with its rounding. Where |psi'''| <=
-M psi'' (`Bending`), psi'' falls by no more than e^(-M |e|) within |e|, and
+margins alone: a solution continued is the same to the last bit. A bound on its error e is proven from what is known at
+b. Let t bound |s(b)|, s(b) = sum_i a_i psi'(m_i + b), with its rounding. Where |psi'''| <= M psi'' (`Bending`), psi''
+falls by no more than e^(-M |e|) within |e|, and
 
     s(b + e) >= -t + s'(b) (1 - exp(-M e)) / M >= 0      for      e = -ln(1 - M t / s'(b)) / M,
 
-for b - e alike. Other losses are asked at b - e and b + e: signs that are larger than their own rounding prove it.
+for b - e alike. Other losses are asked at b - e and b + e: signs that are larger than their own rounding prove it. An
+offset is a part of the margins, and changes nothing of this.
 
-An offset is a part of the margins, and changes nothing of this.
-
-Every step for b is a pass over the margins. Where rows are read from elsewhere, the first makes the margins, so that a
-point takes two passes over X. Rows at hand keep psi' and psi'' of the last step, and are not asked twice.
+Every step for b is a pass over the margins. Where rows are read from elsewhere, the first makes them, so that a point
+takes two passes over X. Rows at hand keep psi' and psi'' of the last step.
 """
 
 from __future__ import annotations

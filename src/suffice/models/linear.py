@@ -10,16 +10,14 @@ in the margins of at most `curvature`, f is l2-strongly convex and its gradient 
 A Poisson likelihood has an unbounded psi'' = exp(m), and L = infinity: no step length is proven for a first-order
 method, but strong convexity alone certifies what Newton's method finds.
 
-An offset o_i is a known part of the margin of a row, such as the logarithm of an exposure for counts, or what an older
-model says. The image of w is X w + o. It is affine; solvers carry images along straight lines, by combinations whose
-coefficients sum to 1, which keep the offset as it is, and differences of images are without it. What adding o to X w
-rounds is small against |X w + o| and |o|.
+An offset o_i is a known part of the margin of a row, such as the logarithm of an exposure for counts. Solvers carry
+images X w + o along straight lines, by combinations whose coefficients sum to 1, which keep the offset as it is, and
+differences of images are without it. What adding o to X w rounds is small against |X w + o| and |o|.
 
 All of it are sums over rows, made by jobs where these are (`suffice.models.jobs`). Where rows are read from elsewhere
-margins stay with them, and what a point is asked for, its loss, its gradient and the rounding of this one, is found in
-the pass over X that makes its margins: a step of Newton's method is then two passes, one for the point and one for its
-Hessian; a step of `fista` is one, a step of `fista_adaptive` two. What travels is w, X^T r, and the Hessian on a
-working set.
+margins stay with them, and what a point is asked for is found in the pass over X that makes its margins: a step of
+Newton's method is then two passes, one for the point and one for its Hessian; a step of `fista` is one, a step of
+`fista_adaptive` two.
 """
 
 from __future__ import annotations

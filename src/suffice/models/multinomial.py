@@ -6,20 +6,16 @@ b = 0 without an intercept; W and m are K x d and N x K, norms are Frobenius'. W
 H_i = diag(p_i) - p_i p_i^T <= 1/2, so that L = ||diag(a)^(1/2) X||^2 / 2 + l2, with b minimised out as well as without.
 What is proven about b:
 
-- It moves with m by ||b(m) - b(m')|| <= (K - 1) (K/2)^(1/2) max_i ||m_i - m'_i||. Proof: along a path from m to m',
-  sum_i a_i H_i (db + dm_i) = 0, which reads  sum_l C_kl (db_k - db_l + E_kl) = 0  for all k, with C_kl = sum_i a_i p_ik
-  p_il > 0 and E_kl the C-weighted mean of dm_ik - dm_il, |E_kl| <= delta = max_i range(dm_i). Sum over all k whose db_k
-  lies above a gap wider than delta: every term is positive, a contradiction. So there is no such gap, and range(db) <=
-  (K - 1) delta; range(dm_i) <= 2^(1/2) ||dm_i||, and ||db|| <= range(db) K^(1/2) / 2 since sum db = 0.
-- Close to W it moves by no more than B = (2/h)^(1/2) ||diag(a)^(1/2) X|| rho for ||W - W'|| <= rho, h the least
-  eigenvalue of sum_i a_i H_i across sum b = 0, if  2^(1/2) (max_i ||x_i|| rho + B) <= 2 log 2. Proof: in the norm of
-  sum_i a_i H_i, db is no longer than dm in that of a_i H_i, which is at most (1/2)^(1/2) ||diag(a)^(1/2) X|| rho as
-  H_i <= 1/2; and no H_i has become less than a quarter of what it was where no row's range has moved by 2 log 2
-  (`suffice.prove.verified`).
+- ||b(m) - b(m')|| <= (K - 1) (K/2)^(1/2) max_i ||m_i - m'_i||. Proof: along a path from m to m', sum_i a_i H_i (db +
+  dm_i) = 0, or  sum_l C_kl (db_k - db_l + E_kl) = 0  for all k, with C_kl = sum_i a_i p_ik p_il > 0 and E_kl the
+  C-weighted mean of dm_ik - dm_il, |E_kl| <= delta = max_i range(dm_i). Summed over all k whose db_k lies above a gap
+  wider than delta every term is positive, a contradiction: range(db) <= (K - 1) delta. And range(dm_i) <= 2^(1/2)
+  ||dm_i||, ||db|| <= range(db) K^(1/2) / 2 since sum db = 0.
+- For ||W - W'|| <= rho it moves by no more than B = (2/h)^(1/2) ||diag(a)^(1/2) X|| rho, h the least eigenvalue of
+  sum_i a_i H_i across sum b = 0, if  2^(1/2) (max_i ||x_i|| rho + B) <= 2 log 2 (docs/mathematics.md has the proof).
 - A computed b with s = sum_i a_i (p_i - onehot_i) errs by at most -log(1 - R ||s|| / h) / R, R = 2^(1/2), if that is
-  a number. Proof: in a direction u of length 1 the third
-  derivative is a sum of third central moments of u, each at most range(u) <= R times the variance: the second
-  derivative falls no faster than exp(-R t), and the slope h (1 - exp(-R t)) / R that it adds up to makes up for ||s||.
+  a number: third derivatives in a direction u of length 1 are at most range(u) <= R times second ones, so that the
+  slope grows by h (1 - exp(-R t)) / R at least, which makes up for ||s||.
 
 Margins that err by delta_i do not move the gradient by more than (1/2)^(1/2) ||diag(a)^(1/2) X|| (sum_i a_i c_i
 ||delta_i||^2)^(1/2), c_i no less than the norm of H_i on the way: b, which follows, only takes away from it. Proof: the
@@ -31,9 +27,9 @@ most (1/2)^(1/2) ||diag(a)^(1/2) X|| times  (sum_i a_i c_i delta_i^2)^(1/2) + be
 times the trace of H_i or 1/2, whichever gives less in all, r = 2^(1/2) times what any row's margins are off, b
 included; and a sum over rows errs by `Design.pull_rounding` times its terms' length.
 
-b is found by Newton's method from that of W = 0 less the margins' means on, a pass over the margins for each of its
-steps; it depends on nothing but these: a solution continued is the same to the last bit. Where rows are read from
-elsewhere, the first pass makes the margins, and a point takes one pass over X without intercepts, and two with them.
+b is found by Newton's method from that of W = 0 less the margins' means on; it depends on nothing but the margins: a
+solution continued is the same to the last bit. A point of rows that are read from elsewhere takes one pass over X
+without intercepts, and two with them.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ probabilities of margins m_i + b and H_i = diag(p_i) - p_i p_i^T:
     Hessian      sum_i a_i H_i (x) x_i x_i^T on a working set, sum_i a_i H_i (x) x_i, products with the whole
 
 A point is what `suffice.models.jobs.At` makes of `SoftmaxLoss`. Targets y are numbers of classes. Where p is known at
-these margins it is given, and not made again.
+these margins it is given.
 """
 
 from __future__ import annotations

@@ -12,13 +12,13 @@ ElasticNet(alpha=l1 + l2, l1_ratio=l1/(l1 + l2), fit_intercept=False) and, for l
 with alpha=l2. There is no intercept: append a column of ones to X and it is penalised like the others
 (`suffice.sklearn.ElasticNetGLM` has one). For l1 >= `l1_max` the solution is exactly 0.
 
-Second derivatives of Poisson's, Gamma's, Tweedie's and the negative binomial's losses have no bound, and gradients no
-Lipschitz constant: Newton's method, which `solver="auto"` chooses, solves and certifies them, first-order methods
-refuse them. Where the data supply the curvature a solution is verified, with or without an l2.
+Second derivatives of Poisson's, Gamma's, Tweedie's and the negative binomial's losses have no bound: Newton's method,
+which `solver="auto"` chooses, solves and certifies them, first-order methods refuse them. Where the data supply the
+curvature a solution is verified, with or without an l2.
 
 X is dense, scipy.sparse, a `numpy.memmap` or `suffice.terms.RowBlocks` that is read in blocks of rows, an array of
-torch, CuPy or JAX, or a `dask.array`: its rows live on the workers of the current `distributed.Client`, and results
-have the bits of `RowBlocks` for any chunks and workers (`suffice.rows.dask`). y may then be a `dask.array`, too.
+torch, CuPy or JAX, or a `dask.array`, whose rows stay on the workers of the current `distributed.Client`; y may then be
+a `dask.array`, too.
 """
 
 from __future__ import annotations
