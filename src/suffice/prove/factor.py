@@ -89,13 +89,6 @@ class Variables:
         """The columns of any output."""
         return self.columns[0] if self.outputs == 1 else np.unique(np.concatenate(self.columns))
 
-    def free(self, size: int) -> npt.NDArray[np.bool_]:
-        """Which of so many weights, output by output, are variables."""
-        mask = np.zeros((self.outputs, size // self.outputs), dtype=np.bool_)
-        for row, columns in zip(mask, self.columns, strict=True):
-            row[columns] = True
-        return mask.ravel()
-
     def gathered(self, of_weights: Array, of_intercepts: Array) -> Array:
         """The variables' entries of a K x d matrix and a vector of K."""
         parts = []

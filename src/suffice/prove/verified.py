@@ -76,7 +76,6 @@ from suffice.solvers.problem import Canonical
 
 LARGEST_PRODUCT = 0.5  # of kappa lambda: beyond, nothing is claimed
 CHEAP = 0.02  # of kappa lambda: below, a bound without the rows' own norms is as good
-LITTLE = 0.01  # of rho: what the margins' rounding may add before it is bounded more sharply
 TRIES = 4  # to find the rows that may reach a kink
 
 
@@ -230,29 +229,16 @@ def _verify(model: Verifiable, w: Array, image: Any, gradient: Array) -> Verific
 
 
 def _bent_region(rows: VerifiedRows, facts: Any, u: Array, error: Array, l2: Array) -> Region | None:
-    """Steps 1 and 2; how far margins are off is roughly bounded, if that is little beside the rest of u."""
+    """Steps 1 and 2, for margins that are `off`: by as much as changes H by no more than e^(+-own), and by `shaken` in
+    its norm. u errs by `error`, entry by entry, besides."""
     off, shaken, steepest, terms, H = facts
-    factor = rows.factor(H, terms, l2)
-    if factor is None:
-        return None
-    region = _bent(rows, factor, float(off), float(shaken), steepest, u, error)
-    if rows.at_once or (region is not None and max(float(shaken), region.eta * region.rho) <= LITTLE * region.rho):
-        return region
-    return _bent(rows, factor, *rows.sharper(), steepest, u, error)
-
-
-def _bent(
-    rows: VerifiedRows, factor: ProvenFactor, off: float, shaken: float, steepest: Any, u: Array, error: Array
-) -> Region | None:
-    """The region for margins that are `off`: by as much as changes H by no more than e^(+-own), and by `shaken` in its
-    norm. u errs by `error`, entry by entry, besides."""
-    third = 1.0 if rows.loss is None else rows.loss.third
-    own = off + 16.0 * EPS if third > 0.0 else 0.0
-    if not own < 1.0:
+    factor, third = rows.factor(H, terms, l2), 1.0 if rows.loss is None else rows.loss.third
+    own = float(off) + 16.0 * EPS if third > 0.0 else 0.0
+    if factor is None or not own < 1.0:
         return None
     eta = math.expm1(own)
     up = math.sqrt((1.0 + eta) / (1.0 - factor.tau)) * (1.0 + 8.0 * EPS)
-    of_margins = math.exp(2.0 * own) * shaken * rows.more + 1e-150
+    of_margins = math.exp(2.0 * own) * float(shaken) * rows.more + 1e-150
     of_u = up * factor.norm_of(np.zeros_like(u), error * factor.scale) + of_margins
     decrement = up * factor.norm_of(u * factor.scale) + of_u
     kappa = 0.0

@@ -66,21 +66,15 @@ class Question(Job):
             return self.function(block, self.state(block), *self.arguments)
 
 
-def facts(
-    block: Block, rows: Any, W: Array, b: Array, slack: Array, variables: Variables, sharp: bool, hessian: bool
-) -> Any:
+def facts(block: Block, rows: Any, W: Array, b: Array, slack: Array, variables: Variables, hessian: bool) -> Any:
     """Whether something is broken, the sums of slopes, those of margins' errors, max (H_i)_kk, and H, if it is asked
-    for. Margins of output k err by slack_k |x_i| . |w_k| or, if that is not to be `sharp`, ||x_i|| ||w_k||, which is no
-    product with X. a, y, norms are given.
+    for. Margins of output k err by slack_k |x_i| . |w_k|. a, y, norms are given.
 
     Of a psi that has kinks there is no H: distances to these, margins' errors and whether psi'' > 0 stay with the
     rows."""
     a, image = host(block["a"]), images(block)
     counts = a > 0.0
-    if sharp:
-        off = absolute_product(block.X, W.T) * slack + TINY * W.size
-    else:
-        off = host(block["norms"])[:, None] * (slack * [norm(one) for one in W]) + TINY * W.size
+    off = absolute_product(block.X, W.T) * slack + TINY * W.size
     off = off + 4.0 * EPS * (np.abs(image) + np.abs(b)) + rows.blur
     off = off if counts.all() else np.where(counts[:, None], off, 0.0)
     slopes, sizes, fine = rows.slopes, rows.sizes, rows.fine(a, off)
@@ -210,23 +204,15 @@ class VerifiedRows:
         """What a sum of numbers that are not negative is multiplied by."""
         return 1.0 + gamma(sum(self.design.shape) + len(self.b) + 16)
 
-    @property
-    def at_once(self) -> bool:
-        """Whether all is asked in the first pass."""
-        return self.kinked or self.design.rows.dear
-
-    def _facts(self, sharp: bool, hessian: bool) -> Any:
-        up = 1.0 + gamma(self.W.size + 8)
-        slack = np.array([self.design.margin_rounding(one) * up for one in self.W])
-        asked = self.W, self.b, slack, self.variables, sharp, hessian
-        return self.run(Question(facts, self.at, asked, self.kinked, size=hessian * len(self.variables) ** 2))
-
     def facts(self) -> tuple[Array, Array, Array, Any] | None:
         """||a^(1/2) size||, sum a psi' and sum a size, output by output, and what else `facts` have found; None where
         margins are not finite, rates were cut off, or a probability is too small."""
         squares = isinstance(self.loss, Squared) and not self.variables.intercept
         known = self.design.gram if squares else None
-        found = self._facts(self.at_once, known is None and not self.kinked)
+        hessian, up = known is None and not self.kinked, 1.0 + gamma(self.W.size + 8)
+        slack = np.array([self.design.margin_rounding(one) * up for one in self.W])
+        asked = self.W, self.b, slack, self.variables, hessian
+        found = self.run(Question(facts, self.at, asked, self.kinked, size=hessian * len(self.variables) ** 2))
         kept, found = found if self.kinked else (None, found)
         broken, rough, total, size, *others = found
         if broken:
@@ -236,11 +222,6 @@ class VerifiedRows:
             others[-2:] = self.design.shape[0] + 12.0, known[np.ix_(S, S)]
         more = others if kept is None else kept
         return np.array(rough, dtype=np.float64) * self.more, total, size * self.more, more
-
-    def sharper(self) -> tuple[float, float]:
-        """How far margins are off, by a product with |X|."""
-        off, shaken = self._facts(True, False)[4:6]
-        return float(off), float(shaken)
 
     def factor(self, H: Any, terms: float, l2: Array) -> ProvenFactor | None:
         """None where it cannot be proven that H is positive definite; l2 is K x d."""
