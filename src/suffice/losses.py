@@ -241,8 +241,7 @@ def _numbers(classes: Any, y: Any) -> Array:
     strange = y[~np.isin(y, classes)]
     if len(strange):
         raise ValueError(f"y holds the label {strange[0]!r}, which the problem's y does not")
-    numbers: Array = np.searchsorted(classes, y).astype(np.float64)
-    return numbers
+    return np.asarray(np.searchsorted(classes, y).astype(np.float64))
 
 
 class MultinomialLogLoss(_Multinomial):

@@ -72,8 +72,7 @@ class Landscape:
     @property
     def excess(self) -> Array:
         """By how many percent each cell is proven to be worse than the best known F; negative if it may be better."""
-        found: Array = 100.0 * (self.cells[:, -1] / self.upper - 1.0)
-        return found
+        return np.asarray(100.0 * (self.cells[:, -1] / self.upper - 1.0))
 
 
 @dataclass(frozen=True, eq=False)

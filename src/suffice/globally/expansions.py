@@ -53,8 +53,7 @@ def least_bend(loss: Any, m: Array, s: Array, y: Array) -> Array:
     if isinstance(loss, Squared):
         return np.ones_like(m)
     there = np.abs(m) + s if isinstance(loss, Logistic) else m - s
-    low: Array = loss.second(there, y) / ROUNDED
-    return low
+    return np.asarray(loss.second(there, y) / ROUNDED)
 
 
 def least_secant(loss: Any, m: Array, s: Array, d: Array, y: Array) -> Array:
@@ -65,8 +64,7 @@ def least_secant(loss: Any, m: Array, s: Array, d: Array, y: Array) -> Array:
     mean = np.divide(-np.expm1(-d), d, out=np.ones_like(d), where=d > 1e-300)
     if isinstance(loss, Logistic):
         far = np.abs(m) + s
-        least: Array = expit(-far) * expit(far + d) * mean / ROUNDED
-        return least
+        return np.asarray(expit(-far) * expit(far + d) * mean / ROUNDED)
     return least_bend(loss, m, s, y) * mean / ROUNDED
 
 
@@ -74,8 +72,7 @@ def most_bend(loss: Any, m: Array, s: Array, y: Array) -> Array:
     """No less than psi'' anywhere on [m - s, m + s]."""
     if isinstance(loss, Squared):
         return np.ones_like(m)
-    high: Array = loss.curvature_between(m - s, m + s, y) * ROUNDED
-    return high
+    return np.asarray(loss.curvature_between(m - s, m + s, y) * ROUNDED)
 
 
 def slope_remainder(loss: Any, m: Array, s: Array, y: Array) -> Array:
@@ -92,12 +89,10 @@ def score_bend(score: Any, m: Array, y: Array) -> Array:
     if isinstance(score, SquaredScore):
         return np.full_like(m, 2.0)
     if isinstance(score, LogScore):
-        bend: Array = expit(m) * expit(-m)
-        return bend
+        return np.asarray(expit(m) * expit(-m))
     if isinstance(score, BrierScore):
         q = expit(-y * m)
-        bend = 2.0 * q * q * expit(y * m) * (2.0 - 3.0 * q)
-        return bend
+        return np.asarray(2.0 * q * q * expit(y * m) * (2.0 - 3.0 * q))
     return 2.0 * np.exp(m)
 
 

@@ -74,13 +74,11 @@ class CertifiableFold:
 
     @property
     def a(self) -> Array:
-        found: Array = self.design.weights
-        return found
+        return np.asarray(self.design.weights)
 
     @property
     def y(self) -> Array:
-        y: Array = self.model.y
-        return y
+        return np.asarray(self.model.y)
 
     @property
     def v(self) -> Array:

@@ -67,8 +67,7 @@ def pairs(m: int) -> list[tuple[int, int]]:
 
 def sizes_of(r: Array) -> Array:
     """Of the monomials t_k and t_k t_l."""
-    found: Array = np.append(r, [r[j] * r[k] for j, k in pairs(len(r))]) * (1.0 + 4.0 * EPS)
-    return found
+    return np.asarray(np.append(r, [r[j] * r[k] for j, k in pairs(len(r))]) * (1.0 + 4.0 * EPS))
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,8 +220,7 @@ def excess_of(fold: CertifiableFold, box: PenaltyBox, known: Expansion, sizes: A
     d = fold.design.shape[1]
     K, error = known.K[:d], known.error[:d]
     if not box.bounded:  # the path is constant, and l1 least at the lower end
-        least: Array = np.abs(K[:, 0]) + error[:, 0] - float(fold.B[0] @ box.low) * (1.0 - 8.0 * EPS)
-        return least
+        return np.asarray(np.abs(K[:, 0]) + error[:, 0] - float(fold.B[0] @ box.low) * (1.0 - 8.0 * EPS))
     return np.maximum(*over(fold, box, known, sizes))
 
 

@@ -200,8 +200,7 @@ class ProvenFactor:
     def norms_of(self, V: Array, error: Array) -> Array:
         """`norm_of` of all columns."""
         doubt = gamma(len(V) + 4) * np.abs(V) + error + LEAST
-        norms: Array = (row_norms((self.Z.T @ V).T) + row_norms((np.abs(self.Z).T @ doubt).T)) * self.up + SMALLEST
-        return norms
+        return np.asarray((row_norms((self.Z.T @ V).T) + row_norms((np.abs(self.Z).T @ doubt).T)) * self.up + SMALLEST)
 
     def spread(self, these: slice | npt.NDArray[np.bool_]) -> tuple[Array, float]:
         """||e_j||_{(R^T R)^-1} of these variables, and the largest ||v|| over all v with ||R v|| = 1 on them, in units
@@ -251,8 +250,7 @@ class ProvenFactor:
             sizes = sizes + sizes.mean(axis=1, keepdims=True)
             doubt += gamma(K + 8) * self.inverse_norm
         lengths = np.column_stack([row_norms(one) for one in images])
-        bounds: Array = (lengths + doubt * sizes) * self.up + LEAST
-        return bounds
+        return np.asarray((lengths + doubt * sizes) * self.up + LEAST)
 
     def rough_norms(self, lengths: Array, own: Any) -> Array:
         """`norms` from lengths of rows and from `own`, bounds by what H holds of the row itself: H is no less than C_i
@@ -269,8 +267,7 @@ def apart(A: Array) -> Array:
     two largest, or that of the only one."""
     if A.shape[1] == 1:
         return A[:, 0]
-    result: Array = np.partition(A, A.shape[1] - 2, axis=1)[:, -2:].sum(axis=1) * (1.0 + gamma(2))
-    return result
+    return np.asarray(np.partition(A, A.shape[1] - 2, axis=1)[:, -2:].sum(axis=1) * (1.0 + gamma(2)))
 
 
 def two_norm(A: Array) -> float:
@@ -284,5 +281,4 @@ def scale_of(diagonal: Array) -> Array | None:
     """Powers of two that scale a diagonal of H to about 1; None where it leaves the range of floats."""
     if not np.all((diagonal > SMALLEST) & (diagonal < 1.0 / SMALLEST)):
         return None
-    scale: Array = 2.0 ** -np.round(0.5 * np.log2(diagonal))
-    return scale
+    return np.asarray(2.0 ** -np.round(0.5 * np.log2(diagonal)))

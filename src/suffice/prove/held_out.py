@@ -241,27 +241,8 @@ class HeldOut:
         return {name: value for name, value in self.__dict__.items() if name != "_latest"}
 
 
-@dataclass(frozen=True, eq=False)
-class Sums:
-    """What is known of a held-out loss at w, with what rounding does to it."""
-
-    residuals: Array
-    loss: float
-    rounding: float  # of r itself
-    adjoint: Array  # X^T v phi', K x d
-    weighted: Array  # what it is rounded relative to, output by output
-    total: Array  # sum v phi', output by output,
-    absolute: Array  # and its size
-    gradient: float  # ||X^T v phi'||
-    pull: float  # what a shift of all margins by 1 does to the first order
-    blurred: float  # what margins that are off do to it
-    spectral: float  # ||diag(v)^(1/2) X||
-    spread: float  # of margins, in all
-    even: float  # what all of them may be off by besides
-
-
 class _At:
-    """A held-out loss at w."""
+    """What is known of a held-out loss at w, with what rounding does to it."""
 
     def __init__(self, held: HeldOut, w: Array) -> None:
         design, score = held.design, held.score
@@ -276,7 +257,7 @@ class _At:
         self.root = math.sqrt(float(self.rows)) if held.counted else 1.0  # of v, in units of the design's weights
         self.unit = 1.0 if self.K == 1 else float(np.max(score.units))
         self.up = 1.0 + gamma(sum(design.shape) + self.K + 16)
-        self.sums = self._sums()
+        self._sum()
 
     def _intercept(self) -> tuple[Any, Any]:
         """b, and the margins that it belongs to."""
@@ -302,47 +283,49 @@ class _At:
             return getattr(self.here, method)(*arguments)
         return self._run(replace(self.job, method=method, arguments=arguments, reads=reads))
 
-    def _sums(self) -> Sums:
+    def _sum(self) -> None:
         design, held, K, up, root = self.held.design, self.held, self.K, self.up, self.root
         parts, adjoint, total, absolute, lengths, blurred, largest, off = self.ask("sums")
         if self.here is not None:
-            residuals = math.sqrt(held.share) * self.here.residuals.ravel()
+            self.residuals = math.sqrt(held.share) * self.here.residuals.ravel()
         else:
-            residuals = np.sqrt(held.share * np.array(parts))
-        rounding = norm_rounding(residuals, held.share * self.unit**2, self.rows * K)
+            self.residuals = np.sqrt(held.share * np.array(parts))
+        self.loss = float(self.residuals @ self.residuals)
+        self.rounding = norm_rounding(self.residuals, held.share * self.unit**2, self.rows * K)  # of r itself
         if self.here is None:
-            rounding += gamma(self.rows + K + 16) * norm(residuals)
-        weighted, absolute = root * up * np.array(lengths, dtype=np.float64), absolute.reshape(K) * up
-        total, spectral = total.reshape(K), root * math.sqrt(design.squared_norm) * self.unit
-        gradient = norm(adjoint.ravel()) + design.pull_rounding * norm(weighted)
-        pull = norm((np.abs(total) + gamma(self.rows + K + 16) * absolute) / held.score.units)
+            self.rounding += gamma(self.rows + K + 16) * norm(self.residuals)
+        self.adjoint = _flat(adjoint).reshape(K, -1)  # X^T v phi'
+        self.weighted = root * up * np.array(lengths, dtype=np.float64)  # what it is rounded relative to
+        self.total, self.absolute = total.reshape(K), absolute.reshape(K) * up  # sum v phi', and its size
+        self.spectral = root * math.sqrt(design.squared_norm) * self.unit  # ||diag(v)^(1/2) X||
+        self.gradient = norm(adjoint.ravel()) + design.pull_rounding * norm(self.weighted)
+        # What a shift of all margins by 1 does to the first order
+        self.pull = norm((np.abs(self.total) + gamma(self.rows + K + 16) * self.absolute) / held.score.units)
         if K > 1:  # slopes that are a few units off, wherever they are small
-            gradient += spectral * held.score.curvature * off
-            pull += root * root * held.score.curvature * off
+            self.gradient += self.spectral * held.score.curvature * off
+            self.pull += root * root * held.score.curvature * off
             blurred += 2.0 * root * root * off  # phi itself, where slopes are next to nothing
-        # What sums round to is part of what phi rounds to, where that is known.
+        self.blurred = blurred * up  # what margins that are off do to the first order
+        self.spread = root * (self.job.slack * design.frobenius_norm + off)  # of margins, in all
+        # What sums round to is part of what phi rounds to, where that is known: what all margins may be off by besides.
         even = 0.0 if held.counted or off > 0.0 else 4.0 * EPS * math.sqrt(K) * self.unit * float(largest)
-        even = even if held.blur is None else norm(np.zeros(K) + held.score.units) * held.blur
-        return Sums(
-            residuals, float(residuals @ residuals), rounding, _flat(adjoint).reshape(K, -1), weighted, total, absolute,
-            gradient, pull, blurred * up, spectral, root * (self.job.slack * design.frobenius_norm + off), even,
-        )  # fmt: skip
+        self.even = even if held.blur is None else norm(np.zeros(K) + held.score.units) * held.blur
 
     def loss_at(self) -> LossAt:
         linear = self._linear() if self.held.score.smooth else None
-        return LossAt(self.sums.residuals, self.error, self.verified, linear)
+        return LossAt(self.residuals, self.error, self.verified, linear)
 
     def _bound(self, first: float, second: float, ends: tuple[float, float], far: float) -> float:
-        held, sums = self.held, self.sums
-        return least_error(held.score, held.share, sums.loss, first, second, ends, far) + sums.rounding
+        held = self.held
+        return least_error(held.score, held.share, self.loss, first, second, ends, far) + self.rounding
 
     def error(self, radius: float) -> float:
         """Of r, for weights within the radius."""
         # Products of floats overflow to infinity without complaint; 0 * infinity is NaN, and proves nothing.
-        R, sums = min(radius, sys.float_info.max), self.sums
-        shift = sums.even + self._shift_within(R)
-        far = sums.spectral * R + self.root * shift + sums.spread
-        first = sums.gradient * R + sums.pull * shift + sums.blurred
+        R = min(radius, sys.float_info.max)
+        shift = self.even + self._shift_within(R)
+        far = self.spectral * R + self.root * shift + self.spread
+        first = self.gradient * R + self.pull * shift + self.blurred
         low, high, second = -math.inf, math.inf, math.inf
         if self.here is not None or math.isinf(self.held.score.curvature):
             at_once = math.inf if self.here is None else first
@@ -352,14 +335,14 @@ class _At:
 
     def verified(self, proof: Verification) -> float:
         """The same, where the minimiser is exhibited."""
-        design, factor, K, sums, shift = self.held.design, proof.factor, self.K, self.sums, self.sums.even
+        design, factor, K, shift = self.held.design, proof.factor, self.K, self.even
         if self.held.train is not None:
             shift += 4.0 * EPS * norm(np.atleast_1d(self.b)) + norm(self.b - proof.b)
-        entries = entry_gammas(design, K) * design.column_norms * sums.weighted[:, None] + design.underflow
-        of_total = gamma(self.rows + K + 16) * sums.absolute + design.underflow
+        entries = entry_gammas(design, K) * design.column_norms * self.weighted[:, None] + design.underflow
+        of_total = gamma(self.rows + K + 16) * self.absolute + design.underflow
         variables = factor.variables
-        first = proof.against(variables.gathered(sums.adjoint, sums.total), variables.gathered(entries, of_total))
-        first += sums.pull * shift + sums.blurred
+        first = proof.against(variables.gathered(self.adjoint, self.total), variables.gathered(entries, of_total))
+        first += self.pull * shift + self.blurred
         with np.errstate(over="ignore", invalid="ignore"):
             found = self.ask("moved", factor.travelling, proof.step / factor.scale, proof.slack, shift, first)
         along, sizes, rounded, far, low, high, second = found
@@ -384,17 +367,15 @@ class _At:
     def _linear(self) -> Linear:
         score, design, here, share, K = self.held.score, self.held.design, self.here, self.held.share, self.K
         if here is None:
-            residuals = self.sums.residuals
+            residuals = self.residuals
             inverse = 0.5 * share / np.where(residuals > 0.0, residuals, math.inf)
 
             def forward(V: Array) -> Array:
-                moves: Array = inverse[:, None] * np.array(self.ask("pushed", V, self._follow(V)))
-                return moves
+                return np.asarray(inverse[:, None] * np.array(self.ask("pushed", V, self._follow(V))))
 
             def adjoint(u: Array) -> Array:
                 pulled, total = self.ask("pulled", inverse * u, design.rows.block)
-                result: Array = _flat(pulled) + self._led(total)
-                return result
+                return np.asarray(_flat(pulled) + self._led(total))
 
             return Linear(forward, adjoint)
         m, y, root = here.m, here.y, np.sqrt(share * here.v)
@@ -409,8 +390,7 @@ class _At:
         def adjoint_by_rows(u: Array) -> Array:
             u = u if K == 1 else u.reshape(len(m), -1)
             pulls = score.adjoint(m, y, _like(root, u) * u)
-            result: Array = _flat(design.adjoint(pulls)) + self._led(pulls.sum(axis=0))
-            return result
+            return np.asarray(_flat(design.adjoint(pulls)) + self._led(pulls.sum(axis=0)))
 
         return Linear(forward_by_rows, adjoint_by_rows)
 

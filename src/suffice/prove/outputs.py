@@ -55,8 +55,7 @@ class OneOutput:
 
     def shaken(self, off: Array) -> Array:
         """No less than delta . H_i delta of every row, |delta| <= off."""
-        result: Array = (self.second * off * off)[:, 0]
-        return result
+        return np.asarray((self.second * off * off)[:, 0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,19 +90,16 @@ class MarginRows(OneOutput):
 
     @cached_property
     def second(self) -> Array:
-        second: Array = self.loss.second(self.m, self.y)
-        return second
+        return np.asarray(self.loss.second(self.m, self.y))
 
     @cached_property
     def slopes(self) -> Array:
-        slopes: Array = self.loss.derivative(self.m, self.y)
-        return slopes
+        return np.asarray(self.loss.derivative(self.m, self.y))
 
     @cached_property
     def bends(self) -> Array:
         """No less than psi''."""
-        bends: Array = self.loss.curvature_between(self.m, self.m, self.y)
-        return bends
+        return np.asarray(self.loss.curvature_between(self.m, self.m, self.y))
 
     @property
     def sizes(self) -> Array:
@@ -164,8 +160,7 @@ class SoftmaxRows:
 
     @property
     def blur(self) -> Array:
-        blur: Array = 2.0 * EPS * (self.m.max(axis=1, keepdims=True) - self.m) + 4.0 * EPS
-        return blur
+        return np.asarray(2.0 * EPS * (self.m.max(axis=1, keepdims=True) - self.m) + 4.0 * EPS)
 
     def own_norms(self, a: Array) -> float:
         return math.inf
@@ -184,8 +179,7 @@ class SoftmaxRows:
         """By sum_k p_k (delta_k - delta_l)^2, l the most probable class."""
         first = self.m.argmax(axis=1)[:, None]
         others = np.where(np.arange(self.m.shape[1]) == first, 0.0, self.p)
-        result: Array = (others * (off + np.take_along_axis(off, first, axis=1)) ** 2).sum(axis=1)
-        return result
+        return np.asarray((others * (off + np.take_along_axis(off, first, axis=1)) ** 2).sum(axis=1))
 
     def gram(self, X: Any, variables: Variables, a: Array) -> tuple[Array, float]:
         """H_(kj)(lm) = sum_i a_i (p_ik [k = l] - p_ik p_il) x_ij x_im."""

@@ -87,17 +87,14 @@ class BrierScore(Phi):
     slope: float = 0.25
 
     def residuals(self, m: Array, y: Array) -> Array:
-        result: Array = -y * expit(-y * m)
-        return result
+        return np.asarray(-y * expit(-y * m))
 
     def residual_slopes(self, m: Array, y: Array) -> Array:
-        result: Array = expit(m) * expit(-m)
-        return result
+        return np.asarray(expit(m) * expit(-m))
 
     def derivative(self, m: Array, y: Array) -> Array:
         q = expit(-y * m)
-        result: Array = -2.0 * y * q * q * (1.0 - q)
-        return result
+        return np.asarray(-2.0 * y * q * q * (1.0 - q))
 
 
 @dataclass(frozen=True)
@@ -105,14 +102,12 @@ class LogScore(Phi):
     """phi = log(1 + exp(-y m)), labels y in {-1, 1}."""
 
     curvature: float = 0.25
-    slope: float = math.inf
 
     def residuals(self, m: Array, y: Array) -> Array:
         return np.sqrt(np.logaddexp(0.0, -y * m))
 
     def derivative(self, m: Array, y: Array) -> Array:
-        result: Array = -y * expit(-y * m)
-        return result
+        return np.asarray(-y * expit(-y * m))
 
 
 @dataclass(frozen=True)
@@ -157,12 +152,9 @@ class DevianceScore(Phi):
     """phi = 2 (psi(m, y) - min psi): the unit deviance of a family of `suffice.models.families`; phi'' = 2 psi''."""
 
     loss: Any
-    curvature: float = math.inf
-    slope: float = math.inf
 
     def best(self, y: Array) -> Array | None:
-        best: Array = self.loss.best(y)
-        return best
+        return np.asarray(self.loss.best(y))
 
     def residuals(self, m: Array, y: Array) -> Array:
         size: Array = np.sqrt(2.0 * self.loss.excess(m, y))
@@ -175,8 +167,7 @@ class DevianceScore(Phi):
             return np.where(near, root, 0.5 * self.derivative(m, y) / residuals)
 
     def derivative(self, m: Array, y: Array) -> Array:
-        derivative: Array = 2.0 * self.loss.derivative(m, y)
-        return derivative
+        return np.asarray(2.0 * self.loss.derivative(m, y))
 
     def bend(self, m: Array, h: Array, y: Array) -> Array:
         bend: Array = 2.0 * self.loss.curvature_between(m - h, m + h, y)
@@ -194,8 +185,6 @@ class PinballScore(Phi):
     by 1, which adds at most h to the first order; `bend` says so as 2/h."""
 
     q: float
-    curvature: float = math.inf
-    slope: float = math.inf
     smooth = False
 
     def best(self, y: Array) -> Array | None:
@@ -247,13 +236,11 @@ class _OfClasses(_Several):
 
     def blur(self, m: Array, y: Array) -> Array:
         K = m.shape[1]
-        blur: Array = 4.0 * EPS * math.sqrt(K) * (np.abs(m).max(axis=1) + K + 8.0)
-        return blur
+        return np.asarray(4.0 * EPS * math.sqrt(K) * (np.abs(m).max(axis=1) + K + 8.0))
 
     def sizes(self, slopes: Array, m: Array) -> Array:
         """A class's slope is rounded relative to its probability, not to itself."""
-        sizes: Array = np.abs(slopes) + 4.0 * softmax(m, axis=1)
-        return sizes
+        return np.asarray(np.abs(slopes) + 4.0 * softmax(m, axis=1))
 
     def moves(self, moved: Array, rounded: Array) -> tuple[Array, Array]:
         """Without what all classes of a row have in common: slopes of a row add up to 0."""
@@ -275,21 +262,18 @@ class SoftmaxBrier(_OfClasses):
     slope: float = 0.5
 
     def residuals(self, m: Array, y: Array) -> Array:
-        result: Array = softmax(m, axis=1) - _onehot(m, y)
-        return result
+        return np.asarray(softmax(m, axis=1) - _onehot(m, y))
 
     def derivative(self, m: Array, y: Array) -> Array:
         return 2.0 * self.adjoint(m, y, self.residuals(m, y))
 
     def forward(self, m: Array, y: Array, M: Array) -> Array:
         p = softmax(m, axis=1)[:, :, None]
-        result: Array = p * (M - np.sum(p * M, axis=1, keepdims=True))
-        return result
+        return np.asarray(p * (M - np.sum(p * M, axis=1, keepdims=True)))
 
     def adjoint(self, m: Array, y: Array, u: Array) -> Array:
         p = softmax(m, axis=1)
-        result: Array = p * (u - np.sum(p * u, axis=1, keepdims=True))
-        return result
+        return np.asarray(p * (u - np.sum(p * u, axis=1, keepdims=True)))
 
 
 @dataclass(frozen=True)
@@ -297,24 +281,19 @@ class SoftmaxLog(_OfClasses):
     """phi = -log p of the class seen."""
 
     curvature: float = 0.5
-    slope: float = math.inf
 
     def residuals(self, m: Array, y: Array) -> Array:
         seen = np.take_along_axis(log_softmax(m, axis=1), y.astype(np.intp)[:, None], axis=1)
-        residuals: Array = np.sqrt(np.maximum(-seen, 0.0))
-        return residuals
+        return np.asarray(np.sqrt(np.maximum(-seen, 0.0)))
 
     def derivative(self, m: Array, y: Array) -> Array:
-        result: Array = softmax(m, axis=1) - _onehot(m, y)
-        return result
+        return np.asarray(softmax(m, axis=1) - _onehot(m, y))
 
     def forward(self, m: Array, y: Array, M: Array) -> Array:
-        result: Array = np.sum(self.adjoint(m, y, np.ones((len(m), 1)))[:, :, None] * M, axis=1, keepdims=True)
-        return result
+        return np.asarray(np.sum(self.adjoint(m, y, np.ones((len(m), 1)))[:, :, None] * M, axis=1, keepdims=True))
 
     def adjoint(self, m: Array, y: Array, u: Array) -> Array:
-        pulls: Array = 0.5 * self.derivative(m, y) / np.maximum(self.residuals(m, y), TINY) * u
-        return pulls
+        return np.asarray(0.5 * self.derivative(m, y) / np.maximum(self.residuals(m, y), TINY) * u)
 
 
 SOFTMAX_SCORES: dict[str, SoftmaxBrier | SoftmaxLog] = {
@@ -327,5 +306,4 @@ def lengths(A: Array) -> Array:
     """Of what every row has, one number or several."""
     if A.ndim == 1:
         return np.abs(A)
-    result: Array = np.sqrt(np.einsum("ij,ij->i", A, A))
-    return result
+    return np.asarray(np.sqrt(np.einsum("ij,ij->i", A, A)))

@@ -46,8 +46,7 @@ def entry_gammas(design: Design, outputs: int) -> Array:
     if outputs == 1:
         return design.pull_gammas
     counts, place = np.unique(design.pull.roundings, return_inverse=True)
-    gammas: Array = np.array([gamma(float(count) + OF_FACTORS + outputs + 16) for count in counts])[place]
-    return gammas
+    return np.asarray(np.array([gamma(float(count) + OF_FACTORS + outputs + 16) for count in counts])[place])
 
 
 @dataclass(frozen=True)
