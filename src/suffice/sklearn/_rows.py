@@ -15,7 +15,7 @@ of which each has `transform`, for an array of rows. `X` are blocks of rows, `nu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,7 +78,7 @@ class InPlace:
             else:
                 made = step.fit_rows(matrices[-1], there, folds)
             columns = [one.transform(np.zeros((1, X.shape[1]))).shape[1] for X, one in zip(matrices, made, strict=True)]
-            matrices = [X.through(_made_by(one), d) for X, one, d in zip(matrices, made, columns, strict=True)]
+            matrices = [X.through(one.transform, d) for X, one, d in zip(matrices, made, columns, strict=True)]
             for steps, one in zip(fitted, made, strict=True):
                 steps.append((name, one))
         return cls(tuple(matrices), tuple(Pipeline(steps) if steps else None for steps in fitted), numbers, there)
@@ -112,28 +112,6 @@ class InPlace:
 
 
 @dataclass(frozen=True)
-class Scaled:
-    """(x - mean) / scale of rows."""
-
-    mean: Array
-    scale: Array
-
-    def __call__(self, rows: Array) -> Array:
-        rows = rows - self.mean
-        rows /= self.scale
-        return rows
-
-
-def _made_by(step: Any) -> Callable[[Any], Array]:
-    if not isinstance(step, StandardScaler):
-        transform: Callable[[Any], Array] = step.transform
-        return transform
-    ones = np.ones(step.n_features_in_)
-    mean, scale = (0.0 * ones if step.mean_ is None else step.mean_), (ones if step.scale_ is None else step.scale_)
-    return Scaled(mean, scale)
-
-
-@dataclass(frozen=True)
 class FoldSums(Job):
     """Rows and sums of columns, fold by fold. fold is given."""
 
@@ -157,12 +135,9 @@ class FoldSquares(Job):
 
 def _scalers(step: Any, matrices: Sequence[Blocked], numbers: Any, folds: int) -> list[Any]:
     """StandardScaler, fitted to the training rows of every fold, and to all."""
-    if all(X is matrices[0] for X in matrices):
-        found = _moments(matrices[0], numbers, folds)
-    else:  # of steps before it, which differ
-        found = [_moments(X, numbers, folds)[k] for k, X in enumerate(matrices)]
+    moments = {id(X): _moments(X, numbers, folds) for X in {id(X): X for X in matrices}.values()}
     made = []
-    for n, mean, var in found:
+    for n, mean, var in (moments[id(X)][k] for k, X in enumerate(matrices)):
         one = clone(step)
         one.n_features_in_, one.n_samples_seen_ = len(mean), int(n)
         one.mean_, one.var_ = mean if one.with_mean else None, var if one.with_std else None

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from suffice.arrays import Array, positive
-from suffice.models.smooth import Ridged
 from suffice.penalties.groups import SparseGroup
-from suffice.penalties.prox import BoxL1, WeightedL1
+from suffice.penalties.prox import BoxL1
 from suffice.problems.linear import penalised
 from suffice.rows.gram import column
 from suffice.solvers.problem import Composite
@@ -91,19 +90,16 @@ class Structure:
         return self.factors is None and self.positive is None and self.groups is None
 
     def term(self, l1: Any, size: int) -> Any:
-        """g of these l1, one for all features or one each."""
+        """g of these l1, one for all features or one each, of groups or where weights must not be negative."""
         l1 = np.broadcast_to(np.asarray(l1, dtype=np.float64), size)
-        if self.groups is not None:
-            sizes = [math.sqrt(len(group)) * float(np.mean(l1[np.asarray(group)])) for group in self.groups]
-            inside = np.zeros(size, dtype=bool)
-            for group in self.groups:
-                inside[np.asarray(group)] = True
-            single = np.where(inside, (1.0 - self.share) * l1, l1)
-            return SparseGroup(self.groups, self.share * np.array(sizes), single)
-        factors = 1.0 if self.factors is None else self.factors
-        if self.positive is None:
-            return WeightedL1(l1 * factors)
-        return BoxL1(l1 * factors, np.where(self.positive, 0.0, -math.inf))
+        if self.groups is None:
+            factors = 1.0 if self.factors is None else self.factors
+            return BoxL1(l1 * factors, np.where(self.positive, 0.0, -math.inf))
+        groups = [np.asarray(group) for group in self.groups]
+        sizes = [math.sqrt(len(group)) * float(np.mean(l1[group])) for group in groups]
+        inside = np.isin(np.arange(size), np.concatenate(groups))
+        single = np.where(inside, (1.0 - self.share) * l1, l1)
+        return SparseGroup(self.groups, self.share * np.array(sizes), single)
 
     def l1_max(self, gradient: Array) -> float:
         """The smallest l1 for which zeros are optimal where this is the gradient, as far as weights are penalised."""
@@ -125,15 +121,10 @@ class Structure:
     ) -> Composite:
         """The problem at these penalties, one for all features or one each; `floor` stands in for no l2, and `of_data`
         is the strong convexity that the data supply, where it is proven."""
-        if self.plain:
-            return penalised(model, l1, l2, floor, size)
         if not isinstance(l1, np.ndarray):
             positive(l1, "l1", zero=True)
-        ridge = np.broadcast_to(np.asarray(l2, dtype=np.float64), size)
-        ridge = ridge if self.factors is None else ridge * self.factors
-        ridge = np.where(ridge == 0.0, floor, ridge)
-        least = positive(float(ridge.min()), "l2", zero=True)
-        plain = model(least)
-        smooth = plain if np.all(ridge == least) else Ridged(plain, ridge - least)
-        L = float(plain.L) + float(np.max(ridge - least))
-        return Composite(smooth, self.term(l1, size), mu=least + of_data, L=L, size=size)
+        u = 1.0 if self.factors is None else self.factors
+        made = penalised(model, l1 * u, l2 * u, floor, size)
+        if self.groups is None and self.positive is None:
+            return made
+        return replace(made, prox=self.term(l1, size), mu=made.mu + of_data)

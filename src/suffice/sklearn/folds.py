@@ -87,9 +87,7 @@ class LinearFold:
         self.learner = psi if isinstance(psi, Learner) else one(psi)  # type: ignore[arg-type]
         self.places, self.structure = columns or Columns(X.shape[1]), structure or Structure()
         shared = X if isinstance(X, Shared) else None
-        features, self.offset = (shared.X, None) if shared else self.places.split(X)
-        if self.offset is not None and isinstance(psi, Squared):
-            y, self.offset = y - self.offset, None
+        features, y, self.offset = self._split(X, y)
         centre = centre and shared is None
         self.dense = fits_array(features) or (centre and fits_array(features, SMALL))
         self.centred = centre and intercept == "free" and self.dense
@@ -112,6 +110,13 @@ class LinearFold:
         if self.minimised_out:
             self.design = self.design.with_weights_here()
         self.learner.begin(self, X, y, sample_weight)
+
+    def _split(self, X: Any, y: Array) -> tuple[Any, Array, Array | None]:
+        """Features, targets and offsets; that of squares is taken off the targets."""
+        features, offset = (X.X, None) if isinstance(X, Shared) else self.places.split(X)
+        if offset is not None and isinstance(self.psi, Squared):
+            return features, y - offset, None
+        return features, y, offset
 
     def _rows(self, X: Any) -> Any:
         """Features as the design has them: relative to the training mean, or with the intercept's column."""
@@ -187,9 +192,7 @@ class LinearFold:
 
     def held_out(self, X: Any, y: Array, sample_weight: Array, scoring: str, folds: int) -> Any:
         """This fold's part of minus the mean score (r2: of 1 - r2) over `folds` folds."""
-        features, offset = (X.X, None) if isinstance(X, Shared) else self.places.split(X)
-        if offset is not None and isinstance(self.psi, Squared):
-            y, offset = y - offset, None
+        features, y, offset = self._split(X, y)
         rows = features if isinstance(X, Shared) else self._rows(features)
         weights = X.weights if isinstance(X, Shared) and X.weights is not None else sample_weight
         if isinstance(self.learner, Hazards):  # rows at risk depend on each other

@@ -163,8 +163,7 @@ class SearchData:
         if self.one is not None and number is not None:
             return self._view(number, name)
         estimator, before = split_pipeline(clone(self.estimator))
-        adapter, classes, weight = find_adapter(estimator), self.classes, self.weight
-        target = fitted_target(self.estimator, self.y[train])
+        adapter, target = find_adapter(estimator), fitted_target(self.estimator, self.y[train])
         y = transformed(target, self.y)
         X_train, X_test = (taken(self.X, rows) for rows in (train, test))
         if before is None:
@@ -180,16 +179,36 @@ class SearchData:
             X_train, X_test = (
                 check_array(part, accept_sparse=("csr", "csc"), dtype=np.float64) for part in (X_train, X_test)
             )
-        self._check(y[train], weight[train], weight[test], name)
-        s = adapter.weights(estimator, y[train], weight[train], classes)
-        model = adapter.fold(estimator, X_train, adapter.targets(estimator, y[train], classes), s, classes)
-        targets = adapter.targets(estimator, y[test], classes)
-        known = (model, adapter, estimator, before, classes, X_test, y[test], targets, weight[test])
-        return Split(*known, *self._groups(before, X_train.shape[1]), target, self.y[test], source, EVERYTHING)
+        self._check(y[train], self.weight[train], self.weight[test], name)
+        s = adapter.weights(estimator, y[train], self.weight[train], self.classes)
+        made = self._made(estimator, before, X_train, y[train], s, X_test, y[test], self.weight[test])
+        return replace(made, target=target, given=self.y[test], source=source, test=EVERYTHING)
 
-    def _groups(self, before: Any, columns: int) -> tuple[tuple[str, ...], Any]:
-        """Names of groups of features, and the number of every column's."""
-        return ((), None) if self.grouped is None else (self.grouped.names, self.grouped.of_columns(before, columns))
+    def _view(self, k: int | None, name: str) -> Split:
+        """Fold k of rows that folds share, or the problem of all rows."""
+        assert self.one is not None
+        estimator, _ = split_pipeline(clone(self.estimator))
+        held, y, weight = self.one.held(k), self.y[self.one.order], self.weight[self.one.order]
+        s, v, train = np.zeros(len(y)), np.zeros(len(y)), np.ones(len(y), dtype=np.bool_)
+        train[held] = k is None
+        self._check(y[train], weight[train], weight[held], name)
+        s[train] = find_adapter(estimator).weights(estimator, y[train], weight[train], self.classes)
+        v[held] = weight[held]
+        rows, held_out = self.one.training(k, s), self.one.testing(k, v)
+        made = self._made(estimator, self.one.before(k), rows, y, s, held_out, y[held], weight[held])
+        return replace(made, given=y[held], source=self.X, test=np.arange(len(y))[self.one.order][held])
+
+    def _made(
+        self, estimator: Any, before: Any, rows: Any, y: Any, s: Array, held_out: Any, labels: Any, v: Array
+    ) -> Split:
+        adapter, classes = find_adapter(estimator), self.classes
+        model = adapter.fold(estimator, rows, adapter.targets(estimator, y, classes), s, classes)
+        made = Split(
+            model, adapter, estimator, before, classes, held_out, labels, adapter.targets(estimator, labels, classes), v
+        )
+        if self.grouped is None:
+            return made
+        return replace(made, groups=self.grouped.names, group=self.grouped.of_columns(before, rows.shape[1]))
 
     def _check(self, y: Any, weight: Array, held_out: Array, name: str) -> None:
         """Whether labels and weights of training rows, and weights of those held out, make a fold."""
@@ -197,23 +216,6 @@ class SearchData:
             raise ValueError(f"{name} has training samples, with sample_weight > 0, of one class only")
         if not (weight.sum() > 0.0 and held_out.sum() > 0.0):
             raise ValueError(f"sample_weight is zero on all training or all held-out samples of {name}")
-
-    def _view(self, k: int | None, name: str) -> Split:
-        """Fold k of rows that folds share, or the problem of all rows."""
-        assert self.one is not None
-        estimator, _ = split_pipeline(clone(self.estimator))
-        adapter, classes, held, before = find_adapter(estimator), self.classes, self.one.held(k), self.one.before(k)
-        y, weight = self.y[self.one.order], self.weight[self.one.order]
-        s, v, train = np.zeros(len(y)), np.zeros(len(y)), np.ones(len(y), dtype=np.bool_)
-        train[held] = k is None
-        self._check(y[train], weight[train], weight[held], name)
-        s[train], v[held] = adapter.weights(estimator, y[train], weight[train], classes), weight[held]
-        targets = adapter.targets(estimator, y, classes)
-        rows = self.one.training(k, s)
-        model = adapter.fold(estimator, rows, targets, s, classes)
-        held_out, place = self.one.testing(k, v), np.arange(len(y))[self.one.order][held]
-        known = (model, adapter, estimator, before, classes, held_out, y[held], targets[held], weight[held])
-        return Split(*known, *self._groups(before, rows.shape[1]), None, y[held], self.X, place)
 
     def whole(self) -> Split:
         """All rows, for training and as what is held out."""
