@@ -50,7 +50,7 @@ def test_estimators_are_known_by_package_and_name_without_an_import():
     [
         (("skglm", "MCPRegression"), "not convex"),
         (("skglm", "CoxEstimator"), "ElasticNetGLM(family='cox')"),
-        (("skglm", "GroupLasso"), "ElasticNetGLM(groups=...)"),
+        (("skglm", "WeightedLasso"), "ElasticNetGLM(penalty_factors=...)"),
         (("glum", "GeneralizedLinearRegressorCV"), "ElasticNetGLM, which has families"),
         (("sksurv", "CoxnetSurvivalAnalysis"), "ElasticNetGLM(family='cox')"),
     ],

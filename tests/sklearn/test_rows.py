@@ -14,7 +14,6 @@ from sklearn.linear_model import (
     QuantileRegressor,
     Ridge,
     RidgeClassifier,
-    SGDClassifier,
 )
 from sklearn.model_selection import KFold, ShuffleSplit
 from sklearn.pipeline import make_pipeline
@@ -47,7 +46,6 @@ MODELS = {
     "balanced": (LogisticRegression(class_weight="balanced"), labels),
     "three classes": (LogisticRegression(), three),
     "regression of classes": (RidgeClassifier(), labels),
-    "descent": (SGDClassifier(loss="log_loss"), labels),
     "poisson": (PoissonRegressor(), counts),
     "gamma": (GammaRegressor(), costs),
     "tweedie": (ElasticNetGLM("tweedie"), costs),

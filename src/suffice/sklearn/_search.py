@@ -108,7 +108,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     estimator : LogisticRegression, LinearSVC (squared hinge, two classes), ElasticNet, Lasso, Ridge (these three for
         one or several targets), MultiTaskElasticNet, MultiTaskLasso, QuantileRegressor,
-        PoissonRegressor, GammaRegressor, TweedieRegressor, RidgeClassifier, SGDClassifier, SGDRegressor, SVC, SVR,
+        PoissonRegressor, GammaRegressor, TweedieRegressor, RidgeClassifier, SVC, SVR,
         KernelRidge, our own ElasticNetGLM, estimators of skglm (see the guide), any
         estimator made known by `register_adapter`, or a Pipeline that ends in one; steps before it are fitted inside
         every fold. Or a TransformedTargetRegressor around one of these: scores are then proven for transformed targets.

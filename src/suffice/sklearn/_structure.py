@@ -1,22 +1,17 @@
-r"""What a fold's columns are, and what is asked of their weights besides one penalty for all:
-
-- an offset of every row, read from columns of X that are no features (`Columns`);
-- penalty factors u_j >= 0 per feature, l1 u_j and l2 u_j (0: not penalised), weights that must not be negative, groups:
-
-      l1 ( (1 - share) sum_j |w_j| + share sum_G sqrt(|G|) ||w_G|| ).
-"""
+"""What a fold's columns are, and what is asked of their weights besides one penalty for all: an offset of every row,
+read from columns of X that are no features (`Columns`); penalty factors u_j >= 0 per feature, l1 u_j and l2 u_j (0: not
+penalised), and weights that must not be negative (`Structure`)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from suffice.arrays import Array, positive
-from suffice.penalties.groups import SparseGroup
 from suffice.penalties.prox import BoxL1
 from suffice.problems.linear import penalised
 from suffice.rows.gram import column
@@ -78,53 +73,28 @@ class Columns:
 
 @dataclass(frozen=True)
 class Structure:
-    """Factors of the penalties, or None; which weights must not be negative, or None; groups with their share of l1."""
+    """Factors of the penalties, or None; which weights must not be negative, or None."""
 
     factors: Any = None
     positive: Any = None
-    groups: Sequence[Any] | None = None
-    share: float = 1.0
 
     @property
     def plain(self) -> bool:
-        return self.factors is None and self.positive is None and self.groups is None
-
-    def term(self, l1: Any, size: int) -> Any:
-        """g of these l1, one for all features or one each, of groups or where weights must not be negative."""
-        l1 = np.broadcast_to(np.asarray(l1, dtype=np.float64), size)
-        if self.groups is None:
-            factors = 1.0 if self.factors is None else self.factors
-            return BoxL1(l1 * factors, np.where(self.positive, 0.0, -math.inf))
-        groups = [np.asarray(group) for group in self.groups]
-        sizes = [math.sqrt(len(group)) * float(np.mean(l1[group])) for group in groups]
-        inside = np.isin(np.arange(size), np.concatenate(groups))
-        single = np.where(inside, (1.0 - self.share) * l1, l1)
-        return SparseGroup(self.groups, self.share * np.array(sizes), single)
+        return self.factors is None and self.positive is None
 
     def l1_max(self, gradient: Array) -> float:
         """The smallest l1 for which zeros are optimal where this is the gradient, as far as weights are penalised."""
         pull = np.abs(gradient) if self.positive is None else np.where(self.positive, -gradient, np.abs(gradient))
         if self.factors is not None:
             pull = np.where(self.factors > 0.0, pull / np.where(self.factors > 0.0, self.factors, 1.0), 0.0)
-        if self.groups is None:
-            return float(max(np.max(pull), 0.0))
-        low, high = 0.0, float(np.max(pull)) / min(1.0, max(self.share, 1.0 - self.share)) + 1e-300
-        for _ in range(60):  # zeros are optimal where no subgradient is left
-            middle = 0.5 * (low + high)
-            zero = np.zeros(len(gradient))
-            optimal = not self.term(middle, len(gradient)).least_subgradient(zero, gradient).any()
-            low, high = (low, middle) if optimal else (middle, high)
-        return high
+        return float(max(np.max(pull), 0.0))
 
-    def problem(
-        self, model: Callable[[float], Any], l1: Any, l2: Any, floor: float, size: int, of_data: float = 0.0
-    ) -> Composite:
-        """The problem at these penalties, one for all features or one each; `floor` stands in for no l2, and `of_data`
-        is the strong convexity that the data supply, where it is proven."""
+    def problem(self, model: Callable[[float], Any], l1: Any, l2: Any, floor: float, size: int) -> Composite:
+        """The problem at these penalties, one for all features or one each; `floor` stands in for no l2."""
         if not isinstance(l1, np.ndarray):
             positive(l1, "l1", zero=True)
         u = 1.0 if self.factors is None else self.factors
         made = penalised(model, l1 * u, l2 * u, floor, size)
-        if self.groups is None and self.positive is None:
+        if self.positive is None:
             return made
-        return replace(made, prox=self.term(l1, size), mu=made.mu + of_data)
+        return replace(made, prox=BoxL1(np.broadcast_to(l1 * u, size), np.where(self.positive, 0.0, -math.inf)))

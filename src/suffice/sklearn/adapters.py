@@ -9,7 +9,7 @@ by `CannotTellError`.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -62,7 +62,7 @@ class Adapter:
     scorings: tuple[str, ...] = ()  # the smooth scores on offer; the first one stands in for any other
     many = False  # whether more than two classes will do
     several = False  # whether several targets will do
-    by_penalties = True  # whether l1 and l2 are searched, or what `space` says
+    by_penalties = True  # whether l1 and l2 are searched; else there are `space`, `problem` and `final` (SVC's)
 
     def ratio(self, estimator: Any) -> float:
         """The share of l1 in l1 + l2 that the estimator as it is asks for."""
@@ -110,20 +110,6 @@ class Adapter:
 
     def finish(self, estimator: Any, fold: Any, solution: Solution) -> None:
         """Add to the final model what else a fit would leave there, such as `n_iter_`."""
-
-    # Of models without l1 and l2
-
-    def space(self, estimator: Any, given: Any, step: str, data: Any) -> Any:
-        """What is searched."""
-        raise NotImplementedError
-
-    def problem(self, folds: Sequence[Any], space: Any, scoring: str, jobs: int) -> Any:
-        """The objective of a search."""
-        raise NotImplementedError
-
-    def final(self, split: Any, params: dict[str, float], accuracy: float) -> tuple[Solution, float]:
-        """The model of all rows, and its size."""
-        raise NotImplementedError
 
 
 class CannotTellError(Exception):
@@ -266,6 +252,8 @@ NEAREST = {
     "LinearSVR": "SVR(kernel='linear') or QuantileRegressor",
     "NuSVR": "SVR, the same model with epsilon in place of nu",
     "GaussianProcessRegressor": "KernelRidge, which has the same mean",
+    "SGDClassifier": "LogisticRegression for the log loss, LinearSVC for hinges, RidgeClassifier for squares",
+    "SGDRegressor": "ElasticNet, the same model for loss='squared_error'",
     "BayesianRidge": "Ridge",
     "ARDRegression": "Ridge with groups_of_features",
     "HuberRegressor": "QuantileRegressor",
@@ -274,8 +262,6 @@ NEAREST = {
     "LassoLarsIC": "Lasso",
     "OrthogonalMatchingPursuit": "Lasso",
     "WeightedLasso": "suffice.sklearn.ElasticNetGLM(penalty_factors=...)",
-    "GroupLasso": "suffice.sklearn.ElasticNetGLM(groups=...)",
-    "GroupElasticNet": "suffice.sklearn.ElasticNetGLM(groups=...)",
     "GeneralizedLinearRegressor": "suffice.sklearn.ElasticNetGLM, which has families and penalties",
     "GeneralizedLinearEstimator": "suffice.sklearn.ElasticNetGLM, which has families and penalties",
     "MCPRegression": "Lasso: the penalty of MCPRegression is not convex",

@@ -32,7 +32,6 @@ from suffice.sklearn.folds import Intercept, Learner, LinearFold, SeveralTargets
 from suffice.solvers.solution import Solution
 
 BOTH = {"Lasso": "ElasticNet", "MultiTaskLasso": "MultiTaskElasticNet"}  # of one penalty, and of two
-ONE_EACH = "it is one model for each class"
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class LinearEstimator(Adapter):
     psi: Any = SQUARED
     scorings: tuple[str, ...] = SQUARES  # none: those of the loss
     taken: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    weighted: bool = True  # whether searches take weights of samples
+    weighted: bool = True  # whether fits take weights of samples
     rows: Literal["copied", "in blocks", "shared"] = "copied"
     puts: Puts = field(default_factory=dict)
     leaves: Leaves = field(default_factory=lambda: STEPS)
@@ -149,7 +148,7 @@ class LinearEstimator(Adapter):
         if self.weighted:
             return sample_weight
         if np.any(sample_weight != sample_weight[0]):
-            raise ValueError(f"{self.short} is tuned without sample weights: leave sample_weight out")
+            raise ValueError(f"{self.short} is tuned without sample weights, which its fit does not take")
         return np.ones_like(sample_weight)
 
     def kind(self, estimator: Any) -> Intercept:
@@ -213,6 +212,30 @@ class LinearEstimator(Adapter):
         refuse(flat, "a loss that is flat in places leaves the intercept open")
         return psi
 
+    def objective(self, estimator: Any, y: Any, weights: Array) -> Objective:
+        """What a fitted estimator has minimised; `CannotTellError` where that is not known."""
+        classes: Any = getattr(estimator, "classes_", None)
+        kind, y = self.kind(estimator), np.asarray(y)
+        several = classes is not None and len(classes) > 2
+        refuse(several and (not self.many or by_liblinear(estimator)), "it is one model for each class")
+        psi = self.proven_loss(estimator)
+        targets = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+        refuse(targets.ndim != 1, "it has several targets")
+        coef, b = dense(estimator.coef_), np.array(np.ravel(estimator.intercept_), dtype=np.float64)
+        if classes is None:
+            targets = targets.astype(np.float64)
+        else:
+            check_labels(targets, classes)
+            weights = class_weighted(estimator, targets, weights, getattr(self, "by_rows", False))
+            targets = numbered(targets, classes)
+        penalties = self.penalties(estimator, weights)
+        if not several:
+            b0 = float(b[0]) if kind != "none" else 0.0
+            return Objective(psi, *penalties, coef.ravel(), b0, targets, weights, kind, self.scaling(estimator))
+        refuse(len(coef) != len(classes), "it has several classes, and a model for each pair of them")
+        b = b if kind == "free" else np.zeros(len(classes))
+        return Objective(None, *penalties, coef, b, targets, weights, kind)
+
 
 def _chosen(estimator: Any, word: str) -> float:
     """The value that it has chosen, or was given."""
@@ -254,16 +277,6 @@ class Regression(LinearEstimator):
         estimator.coef_, estimator.intercept_, estimator.n_features_in_ = coef, intercept, np.shape(coef)[-1]
         return self.with_puts(estimator, classes)
 
-    def objective(self, estimator: Any, y: Any, weights: Array) -> Objective:
-        """What a fitted estimator has minimised; `CannotTellError` where that is not known."""
-        psi, kind = self.proven_loss(estimator), self.kind(estimator)
-        targets = np.asarray(y, dtype=np.float64)
-        targets = targets[:, 0] if targets.ndim == 2 and targets.shape[1] == 1 else targets
-        refuse(targets.ndim != 1, "it has several targets")
-        b = float(np.ravel(estimator.intercept_)[0]) if kind == "free" else 0.0
-        penalties = self.penalties(estimator, weights)
-        return Objective(psi, *penalties, dense(estimator.coef_).ravel(), b, targets, weights, kind)
-
 
 @dataclass(frozen=True)
 class Classification(LinearEstimator):
@@ -290,24 +303,6 @@ class Classification(LinearEstimator):
         estimator.coef_, estimator.intercept_ = np.atleast_2d(coef), np.atleast_1d(intercept)
         estimator.classes_, estimator.n_features_in_ = classes, np.shape(estimator.coef_)[1]
         return self.with_puts(estimator, classes)
-
-    def objective(self, estimator: Any, y: Any, weights: Array) -> Objective:
-        """What a fitted estimator has minimised; `CannotTellError` where that is not known."""
-        classes, y, kind = estimator.classes_, np.asarray(y), self.kind(estimator)
-        several = len(classes) > 2
-        refuse(several and (not self.many or by_liblinear(estimator)), ONE_EACH)
-        psi = self.proven_loss(estimator)
-        check_labels(y, classes)
-        weights = class_weighted(estimator, y, weights, self.by_rows)
-        coef, b = dense(estimator.coef_), np.array(np.ravel(estimator.intercept_), dtype=np.float64)
-        targets, penalties = numbered(y, classes), self.penalties(estimator, weights)
-        if several:
-            refuse(len(coef) != len(classes), "it has several classes, and a model for each pair of them")
-            b = b if kind == "free" else np.zeros(len(classes))
-            return Objective(None, *penalties, coef, b, targets, weights, kind)
-        b0 = 0.0 if kind == "none" else float(b[0])
-        scaling = self.scaling(estimator)
-        return Objective(psi, *penalties, coef.ravel(), b0, targets, weights, kind, scaling)
 
 
 def numbered(y: Any, classes: Any) -> Array:

@@ -19,8 +19,7 @@ l2 = 0 leaves no strong convexity. A solution is proven where the data supply th
 which is so for nearly every pure l1 penalty; elsewhere nothing is. Cox's model, which cannot be verified, and the
 multinomial, which has no single minimiser more often, are solved with l2 = FLOOR L in place of 0, L the Lipschitz
 constant without penalties: what is tuned and certified is that elastic net. It moves the objective's minimum by at most
-(l2/2) ||w||^2, w any minimiser without it. Groups cannot be verified without an l2: for squares the least eigenvalue of
-X^T diag(a) X is their strong convexity; where that is 0, and for other families, FLOOR L stands in.
+(l2/2) ||w||^2, w any minimiser without it.
 
 An offset of squares is taken off the targets; for any other psi it is part of the margins (`suffice.models.linear`).
 """
@@ -164,15 +163,8 @@ class LinearFold:
 
     @property
     def l2_in_place_of_none(self) -> float:
-        """What l2 = 0 is solved with: 0 itself, where that can be verified, or where the data supply the curvature."""
-        certain = self.learner.verifiable(self) if self.structure.groups is None else self._of_data > 0.0
-        return 0.0 if certain else self.l2_floor
-
-    @property
-    def _of_data(self) -> float:
-        """The strong convexity that the data supply to groups, where it is proven."""
-        squares = isinstance(self.psi, Squared) and not self.minimised_out and self.structure.groups is not None
-        return self.design.least_curvature if squares else 0.0
+        """What l2 = 0 is solved with: 0 itself, where that can be verified."""
+        return 0.0 if self.learner.verifiable(self) else self.l2_floor
 
     @cached_property
     def l1_max(self) -> float:
@@ -237,7 +229,7 @@ class Learner:
 
     def steepness(self, fold: LinearFold) -> float:
         """L without penalties."""
-        return float(fold.design.squared_norm)
+        return float(fold.unpenalised.L)
 
     def verifiable(self, fold: LinearFold) -> bool:
         """Whether solutions without an l2 can be proven."""
@@ -248,7 +240,7 @@ class Learner:
 
     def problem(self, fold: LinearFold, l1: Any, l2: Any) -> Composite:
         l1, l2 = (np.tile(one, self.outputs) if isinstance(one, np.ndarray) else one for one in (l1, l2))
-        return fold.structure.problem(fold.model, l1, l2, fold.l2_in_place_of_none, fold.size, fold._of_data)
+        return fold.structure.problem(fold.model, l1, l2, fold.l2_in_place_of_none, fold.size)
 
     def score(self, fold: LinearFold, scoring: str, y: Array, v: Array) -> tuple[Any, float, float | None]:
         """phi of a score, its unit for these targets, and what margins are off by besides their own rounding."""
@@ -281,13 +273,12 @@ class OneMargin(Learner):
         return kind(fold.design, fold.y, self.psi, l2, fold.offset)
 
     def steepness(self, fold: LinearFold) -> float:
-        curvature = self.psi.curvature
-        if math.isinf(curvature):
-            model, y = fold.unpenalised, fold.design.here(fold.y)
-            m = np.zeros(len(y)) if fold.offset is None else fold.offset
-            m = m + (model.at_zero if fold.minimised_out else 0.0)
-            counts = fold.design.here(fold.design.weights) > 0.0
-            curvature = float(np.max(self.psi.curvature_between(m[counts], m[counts], y[counts])))
+        if math.isfinite(self.psi.curvature):
+            return super().steepness(fold)
+        y, m = fold.design.here(fold.y), 0.0 if fold.offset is None else fold.offset
+        m = np.broadcast_to(m + (fold.unpenalised.at_zero if fold.minimised_out else 0.0), len(y))
+        counts = fold.design.here(fold.design.weights) > 0.0
+        curvature = float(np.max(self.psi.curvature_between(m[counts], m[counts], y[counts])))
         return float(curvature * fold.design.squared_norm)
 
     def verifiable(self, fold: LinearFold) -> bool:
@@ -325,9 +316,6 @@ class Softmax(Learner):
 
     def model(self, fold: LinearFold, l2: float) -> Multinomial:
         return Multinomial(fold.design, fold.y, self.outputs, fold.kind == "free", l2)
-
-    def steepness(self, fold: LinearFold) -> float:
-        return 0.5 * float(fold.design.squared_norm)
 
     def score(self, fold: LinearFold, scoring: str, y: Array, v: Array) -> tuple[Any, float, float | None]:
         return SOFTMAX_SCORES[scoring], 1.0, None
@@ -404,9 +392,6 @@ class Hazards(Learner):
     def model(self, fold: LinearFold, l2: float) -> CoxModel:
         model: CoxModel = replace(fold.hazards, l2=l2)
         return model
-
-    def steepness(self, fold: LinearFold) -> float:
-        return float(fold.hazards.L)
 
     def held_out(
         self, fold: LinearFold, X: Any, rows: Any, y: Array, weight: Array, offset: Array | None, folds: int

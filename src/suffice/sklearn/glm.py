@@ -31,7 +31,7 @@ from suffice.models.margin_losses import LOGISTIC, SQUARED
 from suffice.sklearn._final_fit import MOST_STEPS, OFF, solved
 from suffice.sklearn._structure import Columns, Structure
 from suffice.sklearn.adapters import Fold, Objective, refuse
-from suffice.sklearn.estimators import STEPS, Leaves, Regression, check_labels, make_known, numbered
+from suffice.sklearn.estimators import STEPS, Leaves, Regression, make_known, numbered
 from suffice.sklearn.folds import Hazards, Intercept, LinearFold
 from suffice.sklearn.measures import concordance
 from suffice.solvers.solution import Outcome
@@ -57,7 +57,7 @@ def columns_of(estimator: Any, count: int, names: Any = None) -> Columns:
 
 
 def structure_of(estimator: Any, features: int) -> Structure:
-    """Penalty factors, bounds and groups, checked."""
+    """Penalty factors and bounds, checked."""
     factors, positive = estimator.penalty_factors, np.asarray(estimator.positive)
     if factors is not None:
         factors = np.array(factors, dtype=np.float64)
@@ -65,17 +65,7 @@ def structure_of(estimator: Any, features: int) -> Structure:
             raise ValueError(f"penalty_factors must be {features} finite, non-negative numbers, one for each feature")
     if positive.dtype != bool or positive.shape not in ((), (features,)):
         raise ValueError(f"positive must be True, False, or {features} bools, one for each feature")
-    bounded = np.broadcast_to(positive, features) if positive.any() else None
-    groups, share = estimator.groups, float(estimator.group_share)
-    if groups is not None:
-        if positive.ndim or positive or factors is not None:
-            raise ValueError("groups do not go with positive or penalty_factors")
-        groups = tuple(np.asarray(group) for group in groups)
-        if any(len(group) == 0 or group.min() < 0 or group.max() >= features for group in groups):
-            raise ValueError(f"groups must hold numbers of features, from 0 to {features - 1}")
-    if not 0.0 <= share <= 1.0:
-        raise ValueError(f"group_share must lie between 0 and 1, got {share!r}")
-    return Structure(factors, bounded, groups, share)
+    return Structure(factors, np.broadcast_to(positive, features) if positive.any() else None)
 
 
 def loss_of(estimator: Any) -> Any:
@@ -134,7 +124,7 @@ class GLMRow(Regression):
         return {name: value for name, value in (("l1", l1), ("l2", l2)) if name in names}
 
     def takes_blocks(self, estimator: Any) -> bool:
-        special = any(getattr(estimator, name) is not None for name in (*SPECIAL, "groups", "penalty_factors"))
+        special = any(getattr(estimator, name) is not None for name in (*SPECIAL, "penalty_factors"))
         return estimator.family != "cox" and not special and not np.any(estimator.positive)
 
     def prepared(self, estimator: Any, X: Any) -> Any:
@@ -175,19 +165,16 @@ class GLMRow(Regression):
 
     def objective(self, estimator: Any, y: Any, weights: Array) -> Objective:
         itself = "coef_radius_ says it of the fit itself"
-        for name in (*SPECIAL, "groups"):
+        for name in SPECIAL:
             refuse(getattr(estimator, name) is not None, f"{name} is not supported: {itself}")
         refuse(np.any(estimator.positive), f"its coefficients are constrained to be positive: {itself}")
         refuse(estimator.family == "cox", f"there is no reader for family='cox': {itself}")
-        if estimator.family == "binomial":
-            check_labels(np.asarray(y), estimator.classes_)
-            y = numbered(y, estimator.classes_)
         return super().objective(estimator, y, weights)
 
 
 ROW = GLMRow(
     "suffice.ElasticNetGLM",
-    "entry exposure family fit_intercept group_share groups l1 l2 offset penalty_factors positive power strata theta "
+    "entry exposure family fit_intercept l1 l2 offset penalty_factors positive power strata theta "
     "ties",
     strength=None, share=None, psi=loss_of, scorings=(), leaves=LEAVES,
 )  # fmt: skip
@@ -218,9 +205,6 @@ class ElasticNetGLM(BaseEstimator):  # type: ignore[misc]
     theta : of "negative_binomial": the variance is mean + theta * mean**2.
     penalty_factors : one number for each feature by which its penalties are multiplied; 0 leaves it unpenalised.
     positive : True if no coefficient must be negative, or one bool for each feature.
-    groups : lists of numbers of features that do not overlap; then l1 is the weight of
-        (1 - group_share) * sum |w_j| + group_share * sum over groups of sqrt(size) * ||w_group||.
-    group_share : 1 for the group lasso, less for the sparse group lasso.
     offset : a column of X, by number (or by name, if X is a table), that is a known part of the linear predictor: it is
         no feature, and its `coef_` is 0.
     exposure : a column of X by which the mean is multiplied, for a log link: its logarithm is an offset.
@@ -245,8 +229,6 @@ class ElasticNetGLM(BaseEstimator):  # type: ignore[misc]
     theta: float = 1.0
     penalty_factors: Any = None
     positive: Any = False
-    groups: Any = None
-    group_share: float = 1.0
     offset: Any = None
     exposure: Any = None
     ties: str = "efron"

@@ -19,7 +19,7 @@ In our units (`suffice.sklearn.estimators`), N the sum of weights that a fit see
     celer.LogisticRegression(C)       sum of psi + ||w||_1 / C      l1 = 1/(C N)
     glum.GeneralizedLinearRegressor   mean half deviance + penalty  the same, with factors P1 and P2 of features
 
-Those that choose their penalty themselves (LassoCV), and most of other packages, are certified only.
+Those that choose their penalty themselves (LassoCV), SGD's and most of other packages are certified only.
 
 The pinball loss is replaced by its envelope psi of width h (`Quantile`), chosen so that the two differ by at
 most BIAS of the loss of a model without features. What is tuned, scored and proven is this model; its training
@@ -46,7 +46,6 @@ from suffice.sklearn.estimators import (
     C,
     Classification,
     Leaves,
-    LinearEstimator,
     Puts,
     Regression,
     Strength,
@@ -68,10 +67,8 @@ GAP: Leaves = {
 }
 GAP_OF_SEVERAL: Leaves = {**GAP, "eps_": lambda estimator, fold, found: estimator.tol}
 SMOOTHING: Leaves = {**STEPS, "smoothing_bias_": lambda _, fold, found: fold.psi.bias}
-OF_SGD: Leaves = {**STEPS, "t_": lambda _, fold, found: 1.0}
 
 OWN_LINK: Puts = {"_base_loss": lambda estimator, classes: estimator._get_loss()}
-ARRAY_OF_INTERCEPT: Puts = {"intercept_": lambda estimator, _: np.atleast_1d(estimator.intercept_)}
 SIGNS: Puts = {"_label_binarizer": lambda _, classes: LabelBinarizer(pos_label=1, neg_label=-1).fit(classes)}
 LIBLINEAR: Puts = {"intercept_": lambda estimator, _: estimator.intercept_ if estimator.fit_intercept else 0.0}
 
@@ -178,31 +175,6 @@ class LogisticRegressionRow(Classification):
         return super().penalties(estimator, weights)
 
 
-class Descent(LinearEstimator):
-    """SGD*: alpha is relative to the mean over rows, which are to count alike where it is tuned."""
-
-    def check(self, estimator: Any, names: tuple[str, ...]) -> None:
-        super().check(estimator, names)
-        if self.classifies and estimator.loss != "log_loss":
-            use = "RidgeClassifier" if estimator.loss == "squared_error" else "LinearSVC"
-            raise ValueError(f"{self.short}(loss={estimator.loss!r}) is not supported: use {use}")
-        for name in ("average", "class_weight"):
-            if getattr(estimator, name, None):
-                raise ValueError(
-                    f"{self.short} is tuned without {name}, got {getattr(estimator, name)!r}: leave it out"
-                )
-        if estimator.penalty is None:
-            raise ValueError(f"{self.short}(penalty=None) has no penalty to tune: use 'l2', 'l1' or 'elasticnet'")
-
-
-class DescentRegression(Descent, Regression):
-    pass
-
-
-class DescentClassification(Descent, Classification):
-    pass
-
-
 class QuantileRow(Regression):
     def kind(self, estimator: Any) -> Intercept:
         return "column" if estimator.fit_intercept else "none"
@@ -259,9 +231,7 @@ _OF_SGD: Any = {
     "strength": Strength("alpha", by_row=True),
     "psi": descent,
     "share": None,
-    "weighted": False,
-    "rows": "in blocks",
-    "leaves": OF_SGD,
+    "use": "certified",
     "taken": {
         "early_stopping": (False,),  # with it, rows are held back, and nobody can tell which
         "learning_rate": ("constant", "optimal", "invscaling", "adaptive"),
@@ -350,10 +320,8 @@ make_known(
         "sklearn.RidgeClassifierCV", "class_weight fit_intercept", "alphas cv scoring store_cv_results", SUM,
         psi=SQUARED, by_rows=True, use="certified",
     ),
-    DescentRegression(
-        "sklearn.SGDRegressor", _SGD, _SGD_WAY, puts=ARRAY_OF_INTERCEPT, **_OF_SGD
-    ),
-    DescentClassification("sklearn.SGDClassifier", f"{_SGD} class_weight", _SGD_WAY, by_rows=True, **_OF_SGD),
+    Regression("sklearn.SGDRegressor", _SGD, _SGD_WAY, **_OF_SGD),
+    Classification("sklearn.SGDClassifier", f"{_SGD} class_weight", _SGD_WAY, by_rows=True, **_OF_SGD),
     Regression("skglm.Lasso", "alpha fit_intercept positive", _SKGLM, share=1.0, **_OF_SKGLM),
     Regression("skglm.ElasticNet", "alpha fit_intercept l1_ratio positive", _SKGLM, share=None, **_OF_SKGLM),
     Regression("skglm.WeightedLasso", "alpha fit_intercept positive weights", _SKGLM, share=1.0, **_CHOSEN),
