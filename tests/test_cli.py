@@ -13,6 +13,7 @@ typer_testing = pytest.importorskip("typer.testing")
 
 from suffice_paper import command  # noqa: E402
 
+import suffice  # noqa: E402
 from suffice.cli import app  # noqa: E402
 
 runner = typer_testing.CliRunner()
@@ -100,6 +101,11 @@ def test_a_broken_file_of_a_study_is_named(tmp_path):
 def test_the_package_runs_as_a_module():
     shown = subprocess.run([sys.executable, "-m", "suffice", "--help"], capture_output=True, text=True, check=True)
     assert "Usage: python -m suffice" in shown.stdout
+
+
+def test_the_version_is_told():
+    told = runner.invoke(app, ["--version"])
+    assert told.exit_code == 0 and told.stdout == f"suffice {suffice.__version__}\n"
 
 
 def test_bench_tells_what_it_does_not_know_and_what_it_needs(tmp_path, monkeypatch):

@@ -28,6 +28,7 @@ except ModuleNotFoundError:
     print("suffice: the command line needs the extra cli: pip install 'suffice[cli]'", file=sys.stderr)
     raise SystemExit(2) from None
 
+from suffice import __version__
 from suffice.files import JournalError
 from suffice.report.folder import COMMAND, read
 from suffice.result import OracleError
@@ -41,9 +42,12 @@ Trust = Annotated[bool, typer.Option("--trust", help="load a file that runs code
 app = typer.Typer(add_completion=False, help="Hyperparameter tuning that trains each model just accurately enough.")
 
 
-@app.callback()
-def main() -> None:
+@app.callback(invoke_without_command=True, no_args_is_help=True)
+def main(version: Annotated[bool, typer.Option("--version", help="print the version")] = False) -> None:
     """Hyperparameter tuning that trains each model just accurately enough, and can prove it."""
+    if version:
+        typer.echo(f"suffice {__version__}")
+        raise typer.Exit
     if isinstance(sys.stdout, io.TextIOWrapper):  # names of files may hold bytes that are not UTF-8
         sys.stdout.reconfigure(errors="surrogateescape")
 
@@ -278,29 +282,23 @@ def _tune(settings: Settings, out: Path, jobs: int, as_json: bool) -> None:
 
     from suffice.result import Status
     from suffice.tabular import live
-    from suffice.tabular.run import claim, execute, finished_result, load, opened, write_result
+    from suffice.tabular.run import claim, execute, load, opened
 
     began = time.monotonic()
-    with _one_line_errors("tune", out):
-        if (known := finished_result(out, settings)) is not None:
-            if as_json:
-                return typer.echo(json.dumps(known["found"], allow_nan=False))
-            return typer.echo("\n".join([*known["lines"], f"Done     {out} holds this finished run"]))
-        with opened(settings) as table:
-            problem, settings = load(settings, table)
-            claim(out, settings)
-            if not as_json:
-                typer.echo("\n".join(live.describe(problem, settings)))
-            console = Console(stderr=True)
-            progress = live.ProgressLine(settings, problem.optimised(settings.scoring))
-            hidden = as_json or not console.is_terminal  # nothing moves in a pipe
-            with nullcontext() if hidden else Live(progress, console=console, transient=True):
-                outcome = execute(
-                    settings, problem, out, jobs=jobs or os.cpu_count() or 1, callback=progress.record,
-                    stage=progress.stage, began=began,
-                )  # fmt: skip
+    with _one_line_errors("tune", out), opened(settings) as table:
+        problem, settings = load(settings, table)
+        claim(out, settings)
+        if not as_json:
+            typer.echo("\n".join(live.describe(problem, settings)))
+        console = Console(stderr=True)
+        progress = live.ProgressLine(settings, problem.optimised(settings.scoring))
+        hidden = as_json or not console.is_terminal  # nothing moves in a pipe
+        with nullcontext() if hidden else Live(progress, console=console, transient=True):
+            outcome = execute(
+                settings, problem, out, jobs=jobs or os.cpu_count() or 1, callback=progress.record,
+                stage=progress.stage, began=began,
+            )  # fmt: skip
     lines, result = live.conclude(outcome), outcome.result
-    write_result(outcome, lines)
     typer.echo(json.dumps(outcome.plain(), allow_nan=False) if as_json else "\n".join(lines))
     for failure in outcome.failures:
         typer.echo(f"suffice: {failure}", err=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -91,7 +90,6 @@ def test_a_table_becomes_a_model_and_a_report(data, tmp_path, target, task):
     assert found["status"] == "suffices" and found["task"] == task and found["folder"] == str(out)
     assert {path.name for path in out.iterdir()} == {
         *("command.json", "journal.jsonl", "lock", "model.skops", "report.html", "report.json", "table.json"),
-        "result.json",
     }
     trusted = found["model_types"]
     assert trusted == skops.get_untrusted_types(file=out / "model.skops") and set(trusted) <= {"numpy.dtype"}
@@ -418,31 +416,19 @@ def test_evaluations_that_have_proven_nothing_are_reported_too():
     assert "<html" in report.page(data)
 
 
-def test_a_finished_run_is_told_again_and_not_made_again(data, tmp_path, monkeypatch):
-    out = tmp_path / "run"
-    first = tune(data, "--model", "logistic-l2", "--no-report", out=out)
+def test_a_finished_run_tells_the_same_without_an_evaluation(data, tmp_path):
+    out, asked = tmp_path / "run", ("--model", "logistic-l2", "--no-report")
+    first = tune(data, *asked, out=out)
     assert first.exit_code == 0 and not (out / run.PAGE).exists() and not (out / run.REPORT).exists()
-    assert "Time     " in first.output
-    with monkeypatch.context() as patch:
-        patch.setattr("suffice.tabular.run.execute", lambda *_, **__: pytest.fail("made again"))
-        again = tune(data, "--model", "logistic-l2", "--no-report", out=out)
-        resumed = runner.invoke(app, ["resume", str(out), "--jobs", "1", "--json"])
+    before = (out / "journal.jsonl").read_bytes()
+    resumed = runner.invoke(app, ["resume", str(out), "--jobs", "1"])
     score = next(line for line in first.output.splitlines() if line.startswith("Score"))
-    assert again.exit_code == 0 and score in again.output
-    assert json.loads(resumed.stdout)["status"] == "suffices"
+    assert resumed.exit_code == 0 and score in resumed.output
+    assert (out / "journal.jsonl").read_bytes() == before
     made = tune(data, "--model", "logistic-l2", out=out)  # the report was not asked for until now
     assert made.exit_code == 0 and (out / run.PAGE).exists()
     FRAME.assign(weight=0.0).to_csv(data, index=False)
     assert tune(data, "--model", "logistic-l2", out=out).exit_code == 2  # another table
-
-
-def test_what_another_run_has_told_at_its_end_is_not_believed(data, tmp_path):
-    one, other = (tmp_path / name for name in ("one", "other"))
-    found = json.loads(tune(data, "--json", "--no-report", target="spent", out=one).stdout)
-    tune(data, "--json", "--no-report", "--model", "lasso", target="spent", out=other)
-    shutil.copy(other / "result.json", one / "result.json")
-    again = json.loads(tune(data, "--json", "--no-report", target="spent", out=one).stdout)
-    assert (again["score"], again["interval"]) == (found["score"], found["interval"])
 
 
 def test_a_run_without_time_for_its_report_says_so(data, tmp_path, monkeypatch):

@@ -7,10 +7,11 @@ r"""The columns of a table prepared for a model, by the statistics of its traini
 
 `preparation_of` are scikit-learn's transformers, for a table in memory. `RowsPreparation` fits them to rows that stay
 where they are, for the training rows of every fold. Every row has the number of the fold that holds it out. A statistic
-of training rows is a sum over rows: counts and sums are made fold by fold in one pass, variances around the means in
-another. Medians are exact. Floats, as whole numbers in the same order, are looked for digit by digit, DIGIT bits at a
-time: how many entries have which next digit is a sum as well. What is prepared is never kept: rows are made when they
-are needed.
+of training rows is a sum over rows, that of all rows without the fold's. Medians are exact. Floats, as whole numbers in
+the same order, are looked for digit by digit, DIGIT bits at a time: how many entries have which next digit is a sum as
+well. Means and variances are made of sums around the median c of all rows, which is within a standard deviation of
+their mean: sum (x - m)^2 = S2 - 2 (m - c) S1 + n (m - c)^2. What is prepared is never kept: rows are made when they are
+needed.
 """
 
 from __future__ import annotations
@@ -88,23 +89,27 @@ class RowsPreparation(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """For the training rows of every fold, and last for all rows; `fold`, which goes with the rows, are numbers of
         folds."""
         sizes, n = tuple(len(known) + 1 for known in self.levels.values()), len(self.numeric)
-        known, sums, counts = raw.run(Counts(n, sizes, folds), fold=fold)
-        total = known.sum(axis=0)  # rows and known entries: one row for every fold, one column for each
-        training = np.vstack([total - known, total])
-        rows, there = training[:, -1], training[:, :-1]
+
+        def training(part: Array) -> Array:
+            whole = part.sum(axis=0)
+            return np.concatenate([whole - part, whole[None]])
+
+        counted, _, levels = raw.run(Sums(np.zeros(n), sizes, folds), fold=fold)
+        there, rows = training(counted)[:, :-1], training(counted)[:, -1]
         medians, absent = _medians(raw, there, fold), rows[:, None] - there
-        means = (np.vstack([sums.sum(axis=0) - sums, sums.sum(axis=0)]) + absent * medians) / rows[:, None]
-        squares = raw.run(FoldSpreads(means, folds), fold=fold) + absent * (medians - means) ** 2
+        _, moments, _ = raw.run(Sums(medians[-1], (), folds), fold=fold)
+        (first, second), c = training(moments).transpose(1, 0, 2), medians[-1]
+        off = (first + absent * (medians - c)) / rows[:, None]  # of the mean from c
+        squares = second - 2.0 * off * first + there * off**2 + absent * (medians - c - off) ** 2
         found = []
         for k in range(folds + 1):
             one = clone(self)
             one.rows_, one.medians_, one.marked_ = int(rows[k]), medians[k], np.flatnonzero(absent[k] > 0)
             p = absent[k][one.marked_] / rows[k]
-            one.means_ = np.concatenate([means[k], p])
-            scale = np.sqrt(np.concatenate([squares[k] / rows[k], p * (1.0 - p)]))
+            one.means_ = np.concatenate([c + off[k], p])
+            scale = np.sqrt(np.concatenate([np.maximum(squares[k], 0.0) / rows[k], p * (1.0 - p)]))
             one.scales_ = np.where(scale <= 1e-14 * np.abs(one.means_), 1.0, scale)
-            of_training = [part.sum(axis=0) - (part[k] if k < folds else 0.0) for part in counts]
-            one.levels_ = tuple(np.flatnonzero(part > 0) for part in of_training)
+            one.levels_ = tuple(np.flatnonzero(training(part)[k] > 0) for part in levels)
             found.append(one)
         return found
 
@@ -136,43 +141,25 @@ class RowsPreparation(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
-class Counts(Job):
-    """For every fold: known entries of numeric columns and rows, sums, and rows of every level."""
+class Sums(Job):
+    """For every fold: known entries of numeric columns, and rows; sums of x - c and of (x - c)^2; rows of every
+    level."""
 
-    numeric: int
+    centre: Array
     levels: tuple[int, ...]
     folds: int
 
     def __call__(self, block: Block) -> Any:
-        X, fold = block.X, block["fold"].astype(np.intp)
-        numbers = X[:, : self.numeric]
-        there = ~np.isnan(numbers)
-        known, sums = np.zeros((self.folds, self.numeric + 1)), np.zeros((self.folds, self.numeric))
-        for k in range(self.folds):
-            inside = fold == k
-            known[k] = [*there[inside].sum(axis=0), inside.sum()]
-            sums[k] = np.where(there[inside], numbers[inside], 0.0).sum(axis=0)
-        counts = []
-        for j, size in enumerate(self.levels):
-            codes = X[:, self.numeric + j].astype(np.intp)
-            counts.append(np.bincount(fold * size + codes, minlength=self.folds * size).reshape(self.folds, size) * 1.0)
-        return known, sums, tuple(counts)
-
-
-@dataclass(frozen=True)
-class FoldSpreads(Job):
-    """Sums of (x - mean)^2 of known entries, for the training rows of every fold and for all rows."""
-
-    means: Array
-    folds: int
-
-    def __call__(self, block: Block) -> Array:
-        numbers, fold = block.X[:, : self.means.shape[1]], block["fold"]
-        sums = np.zeros_like(self.means)
-        for k in range(self.folds + 1):
-            inside = numbers if k == self.folds else numbers[fold != k]
-            sums[k] = np.nansum((inside - self.means[k]) ** 2, axis=0)
-        return sums
+        X, fold, n = block.X, block["fold"].astype(np.intp), len(self.centre)
+        numbers = X[:, :n] - self.centre
+        inside = (fold == np.arange(self.folds)[:, None]).astype(np.float64)
+        known = np.column_stack([~np.isnan(numbers), np.ones(len(X))])
+        moments = np.stack([inside @ np.nan_to_num(numbers), inside @ np.nan_to_num(numbers) ** 2], axis=1)
+        rows = [
+            np.bincount(fold * size + X[:, n + j].astype(np.intp), minlength=self.folds * size).astype(np.float64)
+            for j, size in enumerate(self.levels)
+        ]
+        return inside @ known, moments, tuple(part.reshape(self.folds, -1) for part in rows)
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,9 @@
     model.skops     the pipeline, fitted to all rows; model.joblib where skops is not installed
     report.json     what was found, as plain data
     report.html     the same, to look at
-    result.json     what was told at the end
 
-`--max-seconds` are for all of it, the report included: what is under way when they are over is given up. A run that has
-come to its end is not run again. The same command in the same folder goes on where it was, and ends at the same bits.
+`--max-seconds` are for all of it, the report included: what is under way when they are over is given up. The same
+command in the same folder goes on where it was, and ends at the same bits: what is in the journal is not made again.
 Budgets and the number of processes may differ; anything else is another run, and refused.
 """
 
@@ -20,7 +19,7 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b, file_digest
@@ -33,7 +32,6 @@ from sklearn.base import clone
 from sklearn.metrics import get_scorer, get_scorer_names
 
 from suffice import files
-from suffice.journal.fingerprint import versions
 from suffice.report import folder as places
 from suffice.result import Record, Result, Status
 from suffice.rows.given import check_dask_frame
@@ -49,7 +47,7 @@ from suffice.tabular.reading import open_table, read
 from suffice.tabular.settings import MODELS, POSITIVE, AfterSearchError, Settings
 from suffice.tabular.table import RECIPE
 
-REPORT, PAGE, RESULT = "report.json", "report.html", "result.json"
+REPORT, PAGE = "report.json", "report.html"
 FOR_THE_REPORT = (0.4, 10.0)  # of max_seconds, and seconds at most
 REPORT_SECONDS = 2.0  # a report's models take no longer than the search, or than this
 GRACE = 0.4  # seconds for what follows a search that was interrupted
@@ -231,7 +229,7 @@ def claim(folder: Path, settings: Settings) -> None:
     elif folder.exists() and any(name in os.listdir(folder) for name in ("journal.jsonl", "study.json")):
         raise TableError(f"{quoted(folder)} holds other files: choose another --out")
     try:
-        for name in (*SAVED, RECIPE, REPORT, PAGE, RESULT):  # found out before a long search
+        for name in (*SAVED, RECIPE, REPORT, PAGE):  # found out before a long search
             files.present(folder / name)
         places.write(folder / places.COMMAND, settings.plain())
     except OSError as error:
@@ -371,32 +369,6 @@ def write_page(folder: Path, data: Mapping[str, Any]) -> Path:
 
     files.replace_atomically(folder / PAGE, report.page(dict(data)).encode("utf-8"))
     return folder / PAGE
-
-
-def write_result(outcome: TunedTable, lines: Sequence[str]) -> None:
-    """Write down what is told at the end, so that a finished run need not be made again."""
-    command = places.read(outcome.folder / places.COMMAND)  # whose answer it is: the file may be moved
-    known = {"versions": versions(), "command": command, "found": outcome.plain(), "lines": list(lines)}
-    places.write(outcome.folder / RESULT, known)
-
-
-def finished_result(folder: Path, settings: Settings) -> dict[str, Any] | None:
-    """What was written down of a run with these settings that came to its end with all that was asked for; None if it
-    has to be made, or made again."""
-    known, command = places.read(folder / RESULT), places.read(folder / places.COMMAND)
-    if known is None or command is None or settings.test is not None:
-        return None
-    try:
-        there, found, lines = Settings.from_plain(command), known["found"], [str(line) for line in known["lines"]]
-        complete = found["success"] and not found["failures"] and there.test is None
-        needed = [folder / Path(found["model_file"]).name, *([] if settings.no_report else [folder / PAGE])]
-    except (KeyError, TypeError, ValueError):
-        return None
-    same = known.get("versions") == versions() and known.get("command") == command
-    if not (complete and same and all(file.exists() for file in needed)):
-        return None
-    digest = of_files(settings.files, None).digest if settings.files else digest_of(settings.data)
-    return None if there.changes(replace(settings, digest=digest)) else {"found": found, "lines": lines}
 
 
 def tune_frame(
