@@ -9,7 +9,7 @@ is in the journal, and whatever could be made is there.
 
 from __future__ import annotations
 
-import importlib
+import importlib.metadata
 import inspect
 import io
 import json
@@ -28,7 +28,6 @@ except ModuleNotFoundError:
     print("suffice: the command line needs the extra cli: pip install 'suffice[cli]'", file=sys.stderr)
     raise SystemExit(2) from None
 
-from suffice import __version__
 from suffice.files import JournalError
 from suffice.report.folder import COMMAND, read
 from suffice.result import OracleError
@@ -46,7 +45,7 @@ app = typer.Typer(add_completion=False, help="Hyperparameter tuning that trains 
 def main(version: Annotated[bool, typer.Option("--version", help="print the version")] = False) -> None:
     """Hyperparameter tuning that trains each model just accurately enough, and can prove it."""
     if version:
-        typer.echo(f"suffice {__version__}")
+        typer.echo(f"suffice {importlib.metadata.version('suffice')}")
         raise typer.Exit
     if isinstance(sys.stdout, io.TextIOWrapper):  # names of files may hold bytes that are not UTF-8
         sys.stdout.reconfigure(errors="surrogateescape")
