@@ -94,10 +94,10 @@ class RowsPreparation(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             whole = part.sum(axis=0)
             return np.concatenate([whole - part, whole[None]])
 
-        counted, _, levels = raw.run(FoldSums(np.zeros(n), sizes, folds), fold=fold)
+        counted, _, levels = raw.run(TrainingSums(np.zeros(n), sizes, folds), fold=fold)
         there, rows = training(counted)[:, :-1], training(counted)[:, -1]
         medians, absent = _medians(raw, there, fold), rows[:, None] - there
-        _, moments, _ = raw.run(FoldSums(medians[-1], (), folds), fold=fold)
+        _, moments, _ = raw.run(TrainingSums(medians[-1], (), folds), fold=fold)
         (first, second), c = training(moments).transpose(1, 0, 2), medians[-1]
         off = (first + absent * (medians - c)) / rows[:, None]  # of the mean from c
         squares = second - 2.0 * off * first + there * off**2 + absent * (medians - c - off) ** 2
@@ -141,7 +141,7 @@ class RowsPreparation(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 @dataclass(frozen=True)
-class FoldSums(Job):
+class TrainingSums(Job):
     """For every fold: known entries of numeric columns, and rows; sums of x - c and of (x - c)^2; rows of every
     level."""
 
