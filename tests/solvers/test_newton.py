@@ -21,7 +21,6 @@ from suffice.rows.design import Design
 from suffice.solvers import auto, hessian
 from suffice.solvers import solver as solver_module
 from suffice.solvers.fista import FistaState
-from suffice.solvers.hessian import sample_rows
 from suffice.solvers.minimise import from_face_to_face, minimise_model
 from suffice.solvers.newton import NewtonState
 from suffice.solvers.quadratic import Matrix
@@ -150,25 +149,6 @@ def test_a_model_without_l1_is_a_linear_system():
     assert minimise_model(Matrix(H), np.array([1.0, -1.0]), np.array([1.0, 1.0]), L1(0.0)) == pytest.approx(
         np.array([1.0, 1.0]) - np.linalg.solve(H, [1.0, -1.0])
     )
-
-
-@quick
-@given(st.integers(0, 10_000), st.integers(1, 400))
-def test_a_sample_of_rows_has_the_size_and_the_trace_of_the_whole(seed, count):
-    rng = np.random.default_rng(seed)
-    curvature, norms = rng.random(400) * (rng.random(400) < 0.8), rng.exponential(size=400)
-    rows, weights = sample_rows(curvature, norms, count)
-    assert len(set(rows.tolist())) == len(rows) <= count + 1
-    trace = np.sum(curvature * norms**2)
-    influence = np.max(curvature * norms**2)
-    assert abs(np.sum(weights * norms[rows] ** 2) - trace) <= max(2.0 * trace / count, influence)
-
-
-def test_a_sample_of_all_rows_is_all_rows():
-    curvature = np.array([0.5, 0.0, 2.0])
-    rows, weights = sample_rows(curvature, np.ones(3), 3)
-    assert rows.tolist() == [0, 2] and weights.tolist() == [0.5, 2.0]
-    assert len(sample_rows(np.zeros(5), np.ones(5), 2)[0]) == 0
 
 
 # States, memory

@@ -13,7 +13,7 @@ from suffice.models.intercept import Intercepted
 from suffice.penalties.prox import L1, Zero
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic, ElasticNetPoisson
 from suffice.rows.design import Design
-from suffice.solvers import auto, minimise, newton, quadratic
+from suffice.solvers import auto, hessian, minimise, newton, quadratic
 from suffice.solvers.fista import FistaState
 from suffice.solvers.many import solve_each
 from suffice.solvers.newton import NewtonState
@@ -101,7 +101,7 @@ def test_all_forms_of_a_hessian_are_one_matrix(storage, centred):
     forms = [
         quadratic.Matrix(H),
         quadratic.Wide.of(X, W, c, ridge, mean[W] if centred else None),
-        quadratic.Product(design, W, c, ridge, centred),
+        quadratic.ByProducts(hessian._product_of_rows(design, c, centred), 60, W, np.diag(H), ridge),
     ]
     v, added, few, many = rng.standard_normal(40), rng.random(40), np.array([3, 8, 30]), np.arange(25)
     for form in forms:
@@ -111,7 +111,7 @@ def test_all_forms_of_a_hessian_are_one_matrix(storage, centred):
             assert part.product(v[free]) == pytest.approx(H[np.ix_(free, free)] @ v[free], rel=1e-12)
             error = H[np.ix_(free, free)] @ part.solver()(v[free]) - v[free]
             assert np.linalg.norm(error) <= quadratic.CG_TOLERANCE * np.linalg.norm(v[free])
-        if not isinstance(form, quadratic.Product):
+        if not isinstance(form, quadratic.ByProducts):
             assert form.diagonal == pytest.approx(np.diag(H), rel=1e-12)
             assert form.solver(added)(v) == pytest.approx(np.linalg.solve(H + np.diag(added), v), rel=1e-10)
         for l1 in (0.0, 0.3):

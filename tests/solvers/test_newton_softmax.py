@@ -11,8 +11,9 @@ from flint import arb
 import suffice
 from suffice.journal.codec import decode, encode
 from suffice.solvers import hessian
+from suffice.solvers.hessian import hessians_of
 from suffice.solvers.newton import NewtonState
-from suffice.solvers.softmax_product import Local, SoftmaxProduct
+from suffice.solvers.quadratic import ByProducts
 from suffice.solvers.solver import iterate
 from tests.prove.test_verified_softmax import data, model
 from tests.reference_verified import minimiser
@@ -48,35 +49,22 @@ def test_it_reaches_what_is_asked_for_and_no_radius_is_less_than_the_distance(mo
         assert reached.reached and exact.distance(reached.x) <= arb(1e-7) and reached.steps < 60
 
 
-def test_products_and_matrices_are_one_hessian():
+def test_products_and_matrices_are_one_hessian(monkeypatch):
+    by_products(monkeypatch)
     for problem in problems("wide"):
         smooth, ridge = problem.smooth.term, problem.smooth.ridge
         rng = np.random.default_rng(0)
         image = smooth.image(rng.standard_normal(problem.size))
         for working in (np.arange(problem.size), np.sort(rng.choice(problem.size, 12, replace=False))):
             H = smooth.hessian(image, working) + np.diag(ridge[working])
-            product = SoftmaxProduct.of(smooth, Local.of(smooth, image), ridge, working, 1e-12)
-            v = rng.standard_normal(len(working))
-            assert product.product(v) == pytest.approx(H @ v, rel=1e-9, abs=1e-12)
-            assert product.solver()(v) == pytest.approx(np.linalg.solve(H, v), rel=1e-6, abs=1e-8)
-            if not smooth.intercept:  # which takes a little of the diagonal, too
-                assert product.diagonal == pytest.approx(np.diag(H))
-
-
-def test_a_small_l2_takes_few_products(monkeypatch):
-    """Where all classes have the same columns their correlations are part of the preconditioner."""
-    by_products(monkeypatch)
-    rng = np.random.default_rng(1)
-    X, y = data(300, 12, 4)
-    problem = model(X @ (0.05 * rng.standard_normal((12, 12)) + 1.0), y, 0.0, 1e-5)  # nearly collinear
-    counts = []
-    made = SoftmaxProduct.product
-    monkeypatch.setattr(SoftmaxProduct, "product", lambda self, v: (counts.append(1), made(self, v))[1])
-    assert suffice.solve(problem, within=1e-4, solver=SOLVER).reached
-    with_shared, counts[:] = len(counts), []
-    monkeypatch.setattr(SoftmaxProduct, "_shared", lambda self, l2, D: None)
-    assert suffice.solve(problem, within=1e-4, solver=SOLVER).reached
-    assert 2 * with_shared < len(counts)
+            product = hessians_of(problem.canonical).at(image, working, 1e-12)
+            assert isinstance(product, ByProducts)
+            V = rng.standard_normal((len(working), 2))
+            for v in (V, V[:, 0]):
+                assert product.product(v) == pytest.approx(H @ v, rel=1e-9, abs=1e-12)
+                assert product.solver()(v) == pytest.approx(np.linalg.solve(H, v), rel=1e-6, abs=1e-8)
+            some = product.on(np.arange(0, len(working), 2))
+            assert some.product(V[::2]) == pytest.approx(H[::2, ::2] @ V[::2], rel=1e-9, abs=1e-12)
 
 
 def test_auto_takes_it_for_several_classes():

@@ -127,8 +127,8 @@ class SlopeAtZero(Job):
 
 @dataclass(frozen=True)
 class Curvature(Job):
-    """a_i psi'' of every row, or the larger of `before` and of its mean between two margins; with `norms` given, their
-    sum and that of a_i psi'' ||x_i||^2. a, y, before are given."""
+    """a_i psi'' of every row, or the larger of `before` and of its mean between two margins; and their sum. a, y,
+    before are given."""
 
     loss: MarginLoss
     shift: float = 0.0
@@ -137,7 +137,7 @@ class Curvature(Job):
     keeps = True
 
     def __call__(self, block: Block) -> tuple[Array, Any]:
-        m, a, y, norms = block.margins[0] + self.shift, block["a"], block["y"], block.given.get("norms")
+        m, a, y = block.margins[0] + self.shift, block["a"], block["y"]
         C: Array = a * self.loss.curvature_between(m, m, y)
         if len(block.margins) > 1:
             xp, n = namespace(m), block.margins[1] + self.shift_there
@@ -146,8 +146,7 @@ class Curvature(Job):
             C = xp.where(moved, a * change / xp.where(moved, n - m, xp.ones_like(m)), C)
             C = xp.maximum(block["before"], C)
         xp = namespace(C)
-        influence = 0.0 if norms is None else float(xp.sum(C * norms**2))
-        return C, (float(xp.sum(C)), influence, Most(0.0 if bool(xp.all(xp.isfinite(C))) else 1.0))
+        return C, (float(xp.sum(C)), Most(0.0 if bool(xp.all(xp.isfinite(C))) else 1.0))
 
 
 @dataclass(frozen=True)

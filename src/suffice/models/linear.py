@@ -238,12 +238,11 @@ class RowModel(MarginModel):
 
 @dataclass(frozen=True, eq=False)
 class RowCurvature:
-    """C = diag(a_i psi''), which stays with its rows; its sum, and `influence`, that of C_i ||x_i||^2."""
+    """C = diag(a_i psi''), which stays with its rows, and its sum."""
 
     design: Design
     rows: Any
     total: float
-    influence: float
     finite: bool
 
     def sum(self) -> float:
@@ -252,11 +251,9 @@ class RowCurvature:
     def any(self) -> bool:
         return self.total > 0.0
 
-    def gram(self, W: npt.NDArray[np.intp], count: int, intercept: bool) -> Array:
-        """X_W^T C X_W from about so many rows, less what an intercept takes out of it."""
-        whole = count >= self.design.shape[0] or not self.influence > 0.0
-        job = Gram(np.asarray(W), math.inf if whole else count / self.influence, intercept)
-        G: Array = self.design.rows.run(job, C=self.rows, norms=self.design.row_norms)
+    def gram(self, W: npt.NDArray[np.intp], intercept: bool) -> Array:
+        """X_W^T C X_W, less what an intercept takes out of it."""
+        G: Array = self.design.rows.run(Gram(np.asarray(W), intercept=intercept), C=self.rows)
         return centred(G) if intercept else G
 
     def product(self, V: Array) -> Array:
@@ -292,8 +289,8 @@ class LossModel(RowModel):
     def _curved(self, job: Curvature, images: list[Any], **given: Any) -> Any:
         if not self.rows.dear:
             return host(self.rows.run(job, images, **self.given, **given)[0])
-        rows, (total, influence, bad) = self.rows.run(job, images, **self.with_norms, **given)
-        return RowCurvature(self.design, rows, total, influence, not bad)
+        rows, (total, bad) = self.rows.run(job, images, **self.given, **given)
+        return RowCurvature(self.design, rows, total, not bad)
 
 
 @dataclass(frozen=True, eq=False)

@@ -84,7 +84,7 @@ class Targets(RowModel):
     def _gram(self, columns: npt.NDArray[np.intp]) -> Array:
         if self.design.gram is not None:
             return self.design.gram[np.ix_(columns, columns)]
-        G: Array = self.rows.run(Gram(columns), C=self.design.weights, norms=self.design.row_norms)
+        G: Array = self.rows.run(Gram(columns), C=self.design.weights)
         return G
 
 

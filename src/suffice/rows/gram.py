@@ -36,7 +36,6 @@ DENSE_SHARE = 0.1  # of nonzeros, from which dense products are faster than spar
 SPARSE_WORK = 64  # multiplications of the sparse product of a block for an entry of G, at least: it is added to G dense
 BYTES_ELSEWHERE = 1 << 28  # of copies of rows, or of Gram matrices, that a device holds at a time
 WORTH = 16  # times fewer columns: then these are chosen from sparse rows, else from rows that are dense already
-GOLDEN = 0.6180339887498949  # phases of samples: no two neighbours alike
 
 
 def gram(
@@ -274,11 +273,9 @@ def with_constant(X: Any, constant: float) -> Any:
 
 @dataclass(frozen=True)
 class Gram(Job):
-    """X_W^T C X_W, with a column of ones if there is an `intercept`; from a sample of rows where each is taken with the
-    probability `rate` times its influence. C, norms are given."""
+    """X_W^T C X_W, with a column of ones if there is an `intercept`. C is given."""
 
     W: Indices
-    rate: float = math.inf
     intercept: bool = False
 
     @property
@@ -286,25 +283,8 @@ class Gram(Job):
         return len(self.W) ** 2
 
     def __call__(self, block: Block) -> Array:
-        C = block["C"]
-        if self.rate < math.inf:
-            number = block.start // (block.stop - block.start) + 1  # the last, shorter one shares a number: no harm
-            rows, C = sampled(C, block["norms"], self.rate, (number * GOLDEN) % 1.0)
-        else:
-            rows = np.flatnonzero(C)
-            C = C[rows]
-        return gram(block.X, self.W, np.sqrt(C), rows, intercept=self.intercept)[0]
-
-
-def sampled(C: Array, norms: Array, rate: float, phase: float) -> tuple[Indices, Array]:
-    """Rows where the sum of their probabilities passes an integer, and their weights: every row once, no random
-    numbers. What is the same on average for all phases."""
-    p = np.minimum(rate * C * norms**2, 1.0)
-    before = np.cumsum(p) - p
-    certain = p >= 1.0
-    rows = np.flatnonzero((np.floor(before + p + phase) > np.floor(before + phase)) | certain)
-    rows = rows[p[rows] > 0.0]
-    return rows, C[rows] / p[rows]
+        rows = np.flatnonzero(block["C"])
+        return gram(block.X, self.W, np.sqrt(block["C"][rows]), rows, intercept=self.intercept)[0]
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,8 @@ A step minimises the model  q(v) = <grad f(w), v - w> + 1/2 (v - w)^T H (v - w) 
 working set (`suffice.solvers.minimise`) and then searches along v - w (`suffice.solvers.line_search`). The working set
 holds the support of w, always, and the zeros that violate optimality most, with the whole of their groups.
 
-- H comes from `suffice.solvers.hessian`. Of a linear model it is a sum over rows. While the working set still grows, a
-  sample of the rows is enough; close to the solution all rows count. For least squares H is the same everywhere, and
-  made once for all (`Design.gram`).
+- H comes from `suffice.solvers.hessian`. Of a linear model it is a sum over rows. For least squares H is the same
+  everywhere, and made once for all (`Design.gram`).
 - It is a matrix of |W|^2 numbers, or of N^2 where there are fewer rows than columns in W; where neither fits into
   memory, or products with X cost less, as they may for several classes, these take its place. Their systems are solved
   no more accurately than steps deserve (Eisenstat and Walker, SIAM J. Sci. Comput. 17, 1996): up to FORCING times the
@@ -18,7 +17,7 @@ holds the support of w, always, and the zeros that violate optimality most, with
 Certificates come from the gradient at w, by the duality gap: they need mu, but no L. A verification
 (`suffice.prove.verified`) costs as much as many steps: it is made once they have cost as much.
 
-A step that shortens the least subgradient no more, with an H of all rows, is the last; so is the last of PATIENCE
+A step that shortens the least subgradient no more is the last; so is the last of PATIENCE
 steps in a row that find none shorter than the shortest before. Where the rounding of the gradient is infinite f may
 have none: such a point is no start, and a step that leads there is the last, unless psi'' has bent on its way; so is
 one that gets no further than STUCK of it, as happens next to such points.
@@ -46,6 +45,7 @@ from suffice.solvers.quadratic import NoFactorError, Quadratic
 
 SHORT, HESITANT, TRIES = 0.3, 2, 8  # of the way, more often than so: tried again so many times
 FALLEN = 10.0  # times shorter: a least subgradient after a step with the right signs
+BLURRED = 100.0  # times the rounding of a gradient: about as long is a subgradient that proves no more
 PATIENCE = 50  # steps without a shorter subgradient than before
 STUCK = 1e-3  # of the way: no step gets on from here
 LOOSEST, TIGHTEST, FORCING = 0.25, 0.02, 0.9
@@ -59,7 +59,6 @@ class NewtonState:
 
     x: Array
     k: int = 0
-    rows: int = 0  # for the next Hessian; 0 before the first
     ended: bool = False  # rounding is all that is left
     shortest: float = math.inf  # least subgradient so far,
     idle: int = 0  # and the steps since then
@@ -106,32 +105,26 @@ class Newton:
         if not least.any():
             return replace(state, ended=True, image=here.z_image, evidence=replace(here), settled=True)
         working, complete = _working_set(hessians, here.z, least)
-        rows = hessians.rows(state.rows, len(working))
-        H = hessians.at(here.z_image, working, rows, state.tolerance)
+        H = hessians.at(here.z_image, working, state.tolerance)
         target = _target(problem, here, working, H)
         found = search(problem, here, target, problem.f.image(target))
         short = state.short + 1 if found.t <= SHORT else 0
         if short > HESITANT and not found.blurred and isinstance(hessians, OfRows):
-            found = _steadier(problem, hessians, here, working, rows, target, found)
+            found = _steadier(problem, hessians, here, working, target, found)
         there = hessians.evidence(found.x, found.image, found.gradient)
         before, after = norm(least), norm(g.least_subgradient(found.x, there.z_gradient))
-        best_model = rows == hessians.all_rows
         if found.blurred and not after < before:
-            state = replace(state, rows=hessians.all_rows, ended=best_model, settled=state.settled or best_model)
-            return replace(state, image=here.z_image, evidence=replace(here))
+            return replace(state, ended=True, settled=True, image=here.z_image, evidence=replace(here))
         shortest, idle = min(state.shortest, after), 0 if after < 0.999 * state.shortest else state.idle + 1
         stuck = norm(found.x - here.z) <= STUCK * norm(target - here.z) or math.isinf(there.rounding or 0.0)
-        ended = idle >= PATIENCE or (found.blurred and after > 0.9 * before and best_model and complete)
+        ended = idle >= PATIENCE or (found.blurred and after > 0.9 * before and complete)
         ended = ended or (stuck and hessians.bends)
-        spent = state.spent + hessians.price(H, len(working), rows)
-        due = problem.mu == 0.0 or hessians.verification_is_due(found.x, spent, after, there.rounding or 0.0)
+        spent = state.spent + hessians.price(H, len(working))
+        near = after <= BLURRED * (there.rounding or 0.0)  # the gap will prove no more
+        due = problem.mu == 0.0 or near or spent >= hessians.proof_price(found.x)
         settled = ended or (due and _looks_settled(here.z, found.x, before, after))
-        if complete or not hessians.grows(len(working)):
-            rows *= 4
-        if (found.blurred and after > 0.5 * before) or 2 * rows > hessians.all_rows:
-            rows = hessians.all_rows
         return NewtonState(
-            *(found.x, state.k + 1, rows, ended, shortest, idle, short),
+            *(found.x, state.k + 1, ended, shortest, idle, short),
             *(found.image, there, settled, 0.0 if settled else spent),
             tolerance=min(max(FORCING * (after / before) ** 2, TIGHTEST), LOOSEST),
         )
@@ -198,9 +191,7 @@ def _looks_settled(x: Array, new: Array, before: float, after: float) -> bool:
     return FALLEN * after <= before or np.array_equal(np.sign(x), np.sign(new))
 
 
-def _steadier(
-    problem: Canonical, hessians: OfRows, here: Evidence, W: Indices, rows: int, target: Array, found: Found
-) -> Found:
+def _steadier(problem: Canonical, hessians: OfRows, here: Evidence, W: Indices, target: Array, found: Found) -> Found:
     """The best of steps with more and more of the curvature that they meet on their way, until one gets on."""
     model = hessians.term
     C = model.row_curvature(here.z_image)
@@ -210,7 +201,7 @@ def _steadier(
             break
         C = larger
         try:
-            target = _target(problem, here, W, hessians.made(C, W, rows))
+            target = _target(problem, here, W, hessians.made(C, W))
         except NoFactorError:
             break
         other = search(problem, here, target)

@@ -15,18 +15,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpotrf, dpotrs
 
-from suffice.arrays import EPS, Array, host, like
+from suffice.arrays import EPS, Array
 from suffice.lazy import cached_property
 from suffice.penalties.prox import Indices
-from suffice.rows.design import Design
 
 Solve = Callable[[Array], Array]
 
@@ -39,34 +38,12 @@ class NoFactorError(ArithmeticError):
     """H is not finite, or zero: there is no step."""
 
 
-class Quadratic:
-    """H, as far as minimising q needs it; final classes are dataclasses."""
-
-    direct = True  # whether systems with it have a factor
-
-    @property
-    def diagonal(self) -> Array:
-        """That of H, roughly."""
-        raise NotImplementedError
-
-    def product(self, v: Array) -> Array:
-        """H v."""
-        raise NotImplementedError
-
-    def solver(self, added: Array | float = 0.0) -> Solve:
-        """b -> (H + diag(added))^-1 b, nearly."""
-        raise NotImplementedError
-
-    def on(self, free: Indices) -> Quadratic:
-        """H on some of its variables."""
-        raise NotImplementedError
-
-
 @dataclass(frozen=True, eq=False)
-class Matrix(Quadratic):
+class Matrix:
     """H as it stands."""
 
     H: Array
+    direct: ClassVar[bool] = True  # whether systems with it have a factor
 
     @property
     def diagonal(self) -> Array:
@@ -77,18 +54,21 @@ class Matrix(Quadratic):
         return product
 
     def solver(self, added: Array | float = 0.0) -> Solve:
+        """b -> (H + diag(added))^-1 b, nearly."""
         return partial(_solved, _factor(self.H.T, added))  # in LAPACK's order
 
     def on(self, free: Indices) -> Matrix:
+        """H on some of its variables."""
         return Matrix(self.H[np.ix_(free, free)])
 
 
 @dataclass(frozen=True, eq=False)
-class Wide(Quadratic):
+class Wide:
     """H = B^T B + D, where B has fewer rows than columns; `ridge` is D."""
 
     B: Array
     ridge: float | Array
+    direct: ClassVar[bool] = True
 
     @classmethod
     def of(cls, X: Array, columns: Indices, curvature: Array, ridge: float | Array, mean: Array | None) -> Wide:
@@ -133,73 +113,44 @@ class Wide(Quadratic):
         return Wide(part, ridge) if len(free) > len(part) else with_ridge(part.T @ part, ridge)
 
 
-class ByProducts(Quadratic):
-    """H by its products; systems are solved by conjugate gradients."""
+@dataclass(frozen=True, eq=False)
+class ByProducts:
+    """H on the `working` ones of `size` variables: `apply` makes products with all of it but its ridge. Systems are
+    solved by conjugate gradients, whose residuals are shortened by `tolerance`."""
 
-    direct = False
-    tolerance: float  # by which a residual is shortened
+    apply: Solve
+    size: int
+    working: Indices
+    diagonal: Array  # roughly
+    ridge: float | Array
+    tolerance: float = CG_TOLERANCE
+    price: float = 0.0  # of a product, in operations on dense matrices
+    made: list[int] = field(default_factory=lambda: [0])
+    direct: ClassVar[bool] = False
+
+    def product(self, v: Array) -> Array:
+        self.made[0] += 1
+        whole = np.zeros((self.size, *v.shape[1:]))
+        whole[self.working] = v
+        product: Array = self.apply(whole)[self.working] + scaled(self.ridge, v)
+        return product
 
     def preconditioner(self, added: Array | float = 0.0) -> Solve:
         """r -> roughly (H + diag(added))^-1 r."""
         return partial(scaled, 1.0 / (self.diagonal + added))
 
     def solver(self, added: Array | float = 0.0) -> Solve:
-        precondition = self.preconditioner(added)
+        def product(v: Array) -> Array:
+            return self.product(v) + added * v if np.any(added) else self.product(v)
 
-        def solve(b: Array) -> Array:
-            product = partial(self._with, added) if np.any(added) else self.product
-            return conjugate_gradients(product, precondition, b, tolerance=self.tolerance)[0]
+        return lambda b: conjugate_gradients(product, self.preconditioner(added), b, tolerance=self.tolerance)[0]
 
-        return solve
-
-    def _with(self, added: Array | float, v: Array) -> Array:
-        return self.product(v) + added * v
+    def on(self, free: Indices) -> ByProducts:
+        ridge = on_these(self.ridge, free)
+        return replace(self, working=self.working[free], diagonal=self.diagonal[free], ridge=ridge)
 
 
-@dataclass(frozen=True, eq=False)
-class Product(ByProducts):
-    """H by products with all of X, wherever it lives; `centred` as for a model without its intercept's direction."""
-
-    design: Design
-    working: Indices
-    curvature: Any  # an array, or what stays with blocks of rows
-    ridge: float | Array
-    centred: bool = False
-    tolerance = CG_TOLERANCE
-
-    @cached_property
-    def diagonal(self) -> Array:
-        # As if C were a multiple of the sample weights: it scales variables, and proves nothing.
-        diagonal: Array = self.design.column_norms[self.working] ** 2 * self.curvature.sum() + self.ridge
-        return diagonal
-
-    def product(self, v: Array) -> Array:
-        whole = np.zeros((self.design.shape[1], *v.shape[1:]))
-        whole[self.working] = v
-        bent = self._of_rows(whole) if self.design.rows.dear else self._of_array(whole)
-        product: Array = bent[self.working] + scaled(self.ridge, v)
-        return product
-
-    def _of_array(self, V: Array) -> Array:
-        image = host(self.design.margins(V))
-        if self.centred and self.curvature.any():
-            image = image - self.curvature @ image / self.curvature.sum()
-        pulled: Array = self.design.adjoint(like(scaled(self.curvature, image), self.design.X))
-        return pulled
-
-    def _of_rows(self, V: Array) -> Array:
-        bent: Array = self.curvature.product(V)
-        if self.centred and self.curvature.any():
-            bent -= np.multiply.outer(self._mean, self._mean @ V) / self.curvature.sum()
-        return bent
-
-    @cached_property
-    def _mean(self) -> Array:
-        """X^T C 1."""
-        return self.design.adjoint(self.curvature.rows)
-
-    def on(self, free: Indices) -> Product:
-        return Product(self.design, self.working[free], self.curvature, on_these(self.ridge, free), self.centred)
+Quadratic: TypeAlias = Matrix | Wide | ByProducts
 
 
 def with_ridge(H: Array, ridge: float | Array) -> Matrix:

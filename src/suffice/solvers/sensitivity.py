@@ -40,11 +40,10 @@ from suffice.models.smooth import Plain
 from suffice.penalties.prox import Box, Indices, Lasso
 from suffice.solvers.hessian import hessians_of
 from suffice.solvers.problem import Canonical, Composite
-from suffice.solvers.quadratic import ByProducts, Product, Quadratic, Solve, conjugate_gradients, on_these, scaled
+from suffice.solvers.quadratic import ByProducts, Solve, conjugate_gradients, on_these, scaled
 
 MOST_PRODUCTS = 5000  # with H, for one call of conjugate gradients
 UNSOLVED = 0.1  # of a right-hand side: what is left of it, where something is wrong with H
-FINEST = 1e-6  # residual where H has more than a diagonal to help: derivatives make models, not proofs
 
 
 @runtime_checkable
@@ -103,11 +102,9 @@ class Iterative:
 
     product: Solve
     precondition: Solve
-    finest: float = 0.0
 
     def solve(self, B: Array, start: Array | None, accuracy: float) -> Solved:
         """ArithmeticError where an H that is not what it should be leaves much of B."""
-        accuracy = max(accuracy, self.finest)
         X, made, left = conjugate_gradients(self.product, self.precondition, B, start, accuracy, MOST_PRODUCTS)
         if not left <= UNSOLVED:
             raise ArithmeticError(f"conjugate gradients have left {left:.2g} of the right-hand side")
@@ -171,7 +168,8 @@ def _system(problem: Canonical, x: Array, S: Indices) -> System | None:
         return Direct(np.zeros_like)
     term, hessians, ridge = problem.term, hessians_of(problem), on_these(problem.ridge, S)
     if hessians is not None:
-        return _of_quadratic(hessians.exact(x, S))
+        H = hessians.exact(x, S)
+        return Iterative(H.product, H.preconditioner()) if isinstance(H, ByProducts) else Direct(H.solver())
     if isinstance(term, Variation):
         if len(S) == len(x) and has_factor(term) and not np.any(ridge):
             return Direct(hessian_solver(term, x))
@@ -182,16 +180,6 @@ def _system(problem: Canonical, x: Array, S: Indices) -> System | None:
     if isinstance(own, Bent):
         return _on(S, len(x), _columnwise(partial(own.hessian_product, x)), ridge, 1.0)
     return None
-
-
-def _of_quadratic(H: Quadratic | None) -> System | None:
-    if H is None:
-        return None
-    if isinstance(H, Product):
-        return Iterative(H.product, H.preconditioner())
-    if isinstance(H, ByProducts):
-        return Iterative(_columnwise(H.product), _columnwise(H.preconditioner()), FINEST)
-    return Direct(H.solver())
 
 
 def _on(S: Indices, size: int, product: Solve, ridge: float | Array, diagonal: Array | float) -> Iterative:
