@@ -1,7 +1,8 @@
 """The problem of a search with a note of every evaluation: what the journal, the callback and `cv_results_` tell.
 
 Without an l2 a solution need not be unique, and where it is not nothing can be verified. The first evaluation that ends
-so is made again with the ridge that proves it and changes it least, and all that follow have that ridge.
+so is made again with the ridge that proves it and changes it least, and all that follow have that ridge, unless a
+better one was proven without.
 """
 
 from __future__ import annotations
@@ -131,7 +132,10 @@ class RecordedProblem:
             if doubt <= WELL * made.cost:
                 break
         made, self.problem, self.ridge = found
-        self._since = len(self.notes) if self.ridge else self._since
+        if self.ridge and self.notes and estimate(made) >= self.best.interval[1]:  # what is best needs none
+            self.problem, self.ridge = plain, 0.0
+        elif self.ridge:
+            self._since = len(self.notes)
         return replace(made, work=work)
 
     def _made(
