@@ -37,8 +37,8 @@ import numpy as np
 
 from suffice.arrays import EPS, Array
 from suffice.lazy import cached_property
-from suffice.models.jobs import Balance, OffsetSize, Slack
-from suffice.models.linear import CARRIED, LossModel
+from suffice.models.jobs import Balance, Sizes, Slack
+from suffice.models.linear import LossModel
 from suffice.models.margin_losses import LARGEST_EXPONENT, Bending, MarginLoss, slope_and_bend
 from suffice.rows.design import OF_FACTORS
 from suffice.rows.rounding import dot, gamma
@@ -118,15 +118,6 @@ class Intercepted(LossModel):
         origin: tuple[float, float] = self.design.known.once("intercept", self.owners, find)
         return origin
 
-    @cached_property
-    def _offset_size(self) -> tuple[float, float]:
-        """The largest offset, and their mean."""
-        if self.offset is None:
-            return 0.0, 0.0
-        given, owners = {"a": self.design.weights, "o": self.offset}, (self.design.weights, self.offset)
-        found = self.design.known.once("offset", owners, lambda: self.rows.run(OffsetSize(), **given))
-        return float(found[0]), float(found[1])
-
     # b
 
     def root(self, image: Any) -> Root:
@@ -142,7 +133,7 @@ class Intercepted(LossModel):
     def intercept(self, image: Any) -> tuple[float, float]:
         """b at these margins, and a proven bound on its error."""
         root = self.root(image)
-        find = lambda: self._error_of(root, image, self._largest(image))  # noqa: E731
+        find = lambda: self._error_of(root, image, self._sizes(image)[3])  # noqa: E731
         return root.b, self.rows.known(image).once("error of b", self.owners, find)
 
     def intercept_gradient(self, image: Any) -> Array:
@@ -165,23 +156,20 @@ class Intercepted(LossModel):
         """M, infinite for a loss that has none."""
         return self.loss.third if isinstance(self.loss, Bending) else math.inf
 
-    def _range(self, image: Any) -> tuple[float, float]:
-        """Between which numbers the margins of rows that count lie."""
-        low, high = self.rows.sizes(image, self.reach, CARRIED * gamma(self.design.shape[1]) + 1e-12)
-        beyond = self._offset_size[0] if self.rows.dear else 0.0
-        return low - beyond, high + beyond
+    def _sizes(self, image: Any) -> tuple[float, float, float, float]:
+        """Between which numbers margins of rows that count lie, their mean, and no less than the largest |m_i| + |o_i|."""
 
-    def _largest(self, image: Any) -> float:
-        """No less than any margin of a row that counts."""
-        low, high = self._range(image)
-        return max(abs(low), abs(high))
+        def find() -> tuple[float, float, float, float]:
+            low, high, mean, offset = map(float, self.rows.run(Sizes(), [image], **self.given))
+            return -low, high, mean, max(low, high) + offset
+
+        sizes: tuple[float, float, float, float] = self.rows.known(image).once("sizes", self.owners, find)
+        return sizes
 
     def _bracket(self, image: Any) -> tuple[float, float, float]:
         """A first b, and between which it lies."""
-        (origin, error), (low, high) = self._origin, self._range(image)
+        (origin, error), (low, high, mean, _) = self._origin, self._sizes(image)
         slack = 8.0 * EPS * (abs(origin) + abs(low) + abs(high)) + error
-        mean = float(self.rows.mean(image, lambda: self.design.mean, self.design.weights))
-        mean += self._offset_size[1] if self.rows.dear else 0.0
         return origin - mean, origin - high - slack, origin - low + slack
 
     def _balance(self, image: Any, b: float) -> Root:
@@ -192,13 +180,6 @@ class Intercepted(LossModel):
         slopes, bends = slope_and_bend(self.loss, np.full(len(y), b) if image is None else image + b, y)
         return Root(b, dot(a, slopes), float(a @ bends), slopes=slopes, bends=bends)
 
-    def _with_noise(self, root: Root, sums: tuple[float, ...]) -> Root:
-        s, bend, size, shaken, second = sums
-        N = self.design.shape[0]
-        summing = gamma(tree_roundings(N, self.rows.block) + OF_FACTORS)
-        noise = (summing * size + 2.0 * shaken) * (1.0 + gamma(N + 16)) + UNDERFLOW
-        return root._replace(s=s, bend=bend, noise=noise, second=second)
-
     def _bounded(self, root: Root, image: Any) -> Root:
         """With its noise."""
         if root.noise is not None:
@@ -206,8 +187,11 @@ class Intercepted(LossModel):
         given = {"a": self.design.weights, "y": self.y}
         if root.slopes is not None:
             given |= {"slopes": root.slopes, "bends": root.bends}
-        job = Balance(self.loss, root.b, self._third < math.inf)
-        return self._with_noise(root, self.rows.run(job, [] if image is None else [image], **given))
+        job, N = Balance(self.loss, root.b, self._third < math.inf), self.design.shape[0]
+        s, bend, size, shaken, second = self.rows.run(job, [] if image is None else [image], **given)
+        summing = gamma(tree_roundings(N, self.rows.block) + OF_FACTORS)
+        noise = (summing * size + 2.0 * shaken) * (1.0 + gamma(N + 16)) + UNDERFLOW
+        return root._replace(s=s, bend=bend, noise=noise, second=second)
 
     def _found(self, image: Any, b: float, low: float, high: float) -> Root:
         """The root, but for rounding."""
@@ -259,7 +243,7 @@ class Intercepted(LossModel):
         off = super().slack(x, image, products)
         furthest = off.slack * self.reach + off.least
         if self.offset is not None:
-            furthest += off.carried * EPS * (self._largest(image) + 2.0 * self._offset_size[0])
+            furthest += 2.0 * off.carried * EPS * self._sizes(image)[3]
         return replace(off, carried=off.carried + 2.0, even=furthest + self.intercept(image)[1])
 
     def given_at(self, image: Any) -> dict[str, Any]:

@@ -195,11 +195,14 @@ class Balance(Job):
 
 
 @dataclass(frozen=True)
-class OffsetSize(Job):
-    """The largest |o|, and sum_i a_i o_i. a, o are given."""
+class Sizes(Job):
+    """Of rows that count: minus the least margin, the largest, sum_i a_i m_i, and the largest |o|. a is given, and o
+    if there is one."""
 
     reads = False
 
-    def __call__(self, block: Block) -> tuple[Most, float]:
-        o = block["o"]
-        return Most(float(abs(o).max())), float(block["a"] @ o)
+    def __call__(self, block: Block) -> tuple[Most, Most, Any, Most]:
+        m, a, o = block.margins[0], block["a"], block.given.get("o")
+        counted, largest = m[a > 0.0], 0.0 if o is None else float(abs(o).max())
+        low, high = (float(counted.min()), float(counted.max())) if len(counted) else (math.inf, -math.inf)
+        return Most(-low), Most(high), a @ m, Most(largest)

@@ -43,7 +43,7 @@ import numpy as np
 
 from suffice.arrays import EPS, Array, norm
 from suffice.lazy import cached_property
-from suffice.models.jobs import Slack
+from suffice.models.jobs import Sizes, Slack
 from suffice.models.linear import Point, RowModel
 from suffice.models.softmax_jobs import (
     SOFTMAX,
@@ -158,7 +158,7 @@ class Multinomial(RowModel):
 
     def _sought(self, image: Any) -> Array:
         """But for rounding the right b."""
-        mean = self.rows.mean(image, lambda: self.design.mean, self.design.weights)
+        mean = self.rows.run(Sizes(), [image], **self.given)[2]
         b = _centred(np.log(np.maximum(self.seen, 1e-300)) - mean)
         value, s, H = self._step(image, b)
         for _ in range(MOST_STEPS):

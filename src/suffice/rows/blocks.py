@@ -24,9 +24,9 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from suffice.arrays import Array, frozen, norm, whole_number
+from suffice.arrays import Array, frozen, whole_number
 from suffice.rows.margins import Known, Margins, PassRequest, _Made, asked, combined, product, products_of, written
-from suffice.rows.rounding import TINY, block_length, dense_product
+from suffice.rows.rounding import block_length, dense_product
 from suffice.rows.sums import Block, Even, Job, Tree, one_thread, rows_from, tree
 
 LOCAL = ("_surveys", "_even", "_made", "_targets")  # what does not travel
@@ -86,18 +86,6 @@ class Blocked:
     def all_at_once(self, image: Any) -> bool:
         """Whether all that may be asked of a point is found when its margins are made, in one pass over X."""
         return bool(image.is_product)
-
-    def sizes(self, image: Any, longest: float, slack: float) -> tuple[float, float]:
-        """Between which numbers these margins lie, but for offsets, where no row is longer and products err by no more
-        than so many units of their size."""
-        w = image.w
-        most = longest * norm(w) * (1.0 + slack) + TINY * len(w)
-        return -most, most
-
-    def mean(self, image: Any, means: Callable[[], Array], a: Any) -> Array:
-        """sum_i a_i m_i, roughly and but for offsets; `means` gives X^T a."""
-        mean: Array = means() @ image.w
-        return mean
 
     def run(self, job: Job, margins: Sequence[Margins] = (), **given: Any) -> Any:
         """The sum over all blocks of what the job gives; for one that keeps, with what stays with the rows before

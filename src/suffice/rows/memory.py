@@ -84,20 +84,6 @@ class InMemory(Blocked):
     def all_at_once(self, image: Any) -> bool:
         return False
 
-    def sizes(self, image: Any, longest: float, slack: float) -> tuple[float, float]:
-        inside = image if self._counts is None else image[self._counts]
-        return float(inside.min()), float(inside.max())
-
-    def mean(self, image: Any, means: Callable[[], Array], a: Any) -> Array:
-        mean: Array = a @ image
-        return mean
-
-    @cached_property
-    def _counts(self) -> Any:
-        """Which rows count; None for all."""
-        counts = self.a > 0.0
-        return None if counts.all() else counts
-
     def run(self, job: Job, margins: Sequence[Any] = (), **given: Any) -> Any:
         return job(Block(0, self.shape[0], self._read, given, margins, self.pull))
 
