@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suffice.models.margin_losses import BLOCK
 from suffice.problems import ElasticNetLogistic, ElasticNetModel, ElasticNetPoisson
 from suffice.terms import HUBER, LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, Huber
 
@@ -83,12 +82,3 @@ def test_a_loss_of_ones_own_need_not_know_its_targets():
         derivative, curvature_between = SQUARED.derivative, SQUARED.curvature_between
 
     assert np.array_equal(ElasticNetModel(np.eye(2), [1, 2], Bare()).y, [1.0, 2.0])
-
-
-def test_many_rows_are_gone_through_in_blocks_to_the_same_bits():
-    rng = np.random.default_rng(0)
-    m, y = 10.0 * rng.standard_normal(2 * BLOCK + 1234), rng.choice([-1.0, 1.0], 2 * BLOCK + 1234)
-    few = slice(BLOCK - 100, BLOCK + 100)
-    assert np.array_equal(LOGISTIC.value(m, y)[few], LOGISTIC.value(m[few], y[few]))
-    for whole, part in zip(LOGISTIC.slope_and_bend(m, y), LOGISTIC.slope_and_bend(m[few], y[few]), strict=True):
-        assert np.array_equal(whole[few], part)

@@ -157,7 +157,7 @@ class Intercepted(LossModel):
         return self.loss.third if isinstance(self.loss, Bending) else math.inf
 
     def _sizes(self, image: Any) -> tuple[float, float, float, float]:
-        """Between which numbers margins of rows that count lie, their mean, and no less than the largest |m_i| + |o_i|."""
+        """Between which numbers margins of rows that count lie, their mean, and no less than any |m_i| + |o_i|."""
 
         def find() -> tuple[float, float, float, float]:
             low, high, mean, offset = map(float, self.rows.run(Sizes(), [image], **self.given))

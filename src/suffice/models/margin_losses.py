@@ -119,9 +119,6 @@ def slope_size(loss: MarginLoss, slope: Array, bend: Array, m: Array, y: Array) 
     return size if own is None else namespace(m).maximum(own(m, y), size)
 
 
-BLOCK = 8192  # rows
-
-
 def rate(t: Array, times: Array | None = None) -> Array:
     """exp(t), or `times` > 0 that, cut off at `LARGEST`: a row of weight 0 counts for nothing whatever its rate, and 0
     times infinity would be NaN."""
@@ -141,15 +138,6 @@ def sigmoid(m: Array) -> Array:
         result: Array = expit(m)
         return result
     return 1.0 / (1.0 + namespace(m).exp(-m))  # exp overflows to infinity, without complaint outside NumPy
-
-
-def _is_long(m: Array) -> bool:
-    """Whether intermediate results of all rows would not stay in the cache: in blocks they take a fifth of the time."""
-    return isinstance(m, np.ndarray) and m.ndim == 1 and len(m) > 2 * BLOCK
-
-
-def _blocks(m: Array) -> list[slice]:
-    return [slice(first, first + BLOCK) for first in range(0, len(m), BLOCK)]
 
 
 @dataclass(frozen=True)
@@ -181,11 +169,6 @@ class Logistic(Labelled):
     third: ClassVar[float] = 1.0
 
     def value(self, m: Array, y: Array) -> Array:
-        if _is_long(m):
-            value = np.empty_like(m)
-            for place in _blocks(m):
-                value[place] = self.value(m[place], y[place])
-            return value
         xp = namespace(m)
         size = xp.abs(m)
         result: Array = 0.5 * (size - y * m) + xp.log1p(xp.exp(-size))
@@ -205,11 +188,6 @@ class Logistic(Labelled):
         return sigmoid(m) * sigmoid(-m)
 
     def slope_and_bend(self, m: Array, y: Array) -> tuple[Array, Array]:
-        if _is_long(m):
-            slope, bend = np.empty_like(m), np.empty_like(m)
-            for place in _blocks(m):
-                slope[place], bend[place] = self.slope_and_bend(m[place], y[place])
-            return slope, bend
         q = sigmoid(-y * m)
         return -y * q, q * (1.0 - q) + EPS * q  # 1 - q is exact for q >= 1/2, but q is not
 

@@ -65,7 +65,7 @@ class Imaged:
 
 
 @dataclass(frozen=True)
-class Plain:
+class Plain(Imaged):
     """A user's `value` and `gradient` with the identity as its linear image."""
 
     term: Smooth
@@ -75,20 +75,14 @@ class Plain:
     def rounding_is_known(self) -> bool:
         return False
 
-    def value(self, x: Array) -> float:
-        return float(self.term.value(x))
-
-    def gradient(self, x: Array) -> Array:
-        return np.asarray(self.term.gradient(x), dtype=np.float64)
-
     def image(self, x: Array) -> Array:
         return x
 
     def value_at(self, x: Array, image: Array) -> float:
-        return self.value(x)
+        return float(self.term.value(x))
 
     def gradient_at(self, x: Array, image: Array) -> Array:
-        return self.gradient(x)
+        return np.asarray(self.term.gradient(x), dtype=np.float64)
 
     def gradient_rounding(self, x: Array, image: Array) -> float:
         # The term is a black box: assume a backward stable gradient, exact for data perturbed in their last bits. The

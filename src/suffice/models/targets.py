@@ -91,13 +91,3 @@ class Targets(RowModel):
 def rows(columns: int, count: int) -> list[npt.NDArray[np.intp]]:
     """The places of every column's weights, for all targets."""
     return [np.arange(count) * columns + j for j in range(columns)]
-
-
-def of_zero(model: Targets, by_rows: bool) -> float:
-    """The least l1 for which the rounding of the gradient lets us prove that W = 0 is the solution, by norms of rows or
-    weight by weight."""
-    origin = np.zeros(model.outputs * model.design.shape[1])
-    image = model.image(origin)
-    gradient = model.gradient_at(origin, image).reshape(model.outputs, -1)
-    sizes = np.sqrt(np.sum(gradient**2, axis=0)) if by_rows else np.abs(gradient)
-    return (float(sizes.max()) + model.gradient_rounding(origin, image)) * (1.0 + 1e-12)

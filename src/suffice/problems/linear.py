@@ -23,7 +23,7 @@ a `dask.array`, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol
@@ -85,12 +85,8 @@ class ElasticNetProblem(LinearProblem):
 
     def cross(self, x: Array, **params: float) -> Any:
         """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`suffice.solvers.sensitivity`)."""
-        return self.columns(np.sign(x), x, params)
-
-    def columns(self, signs: Array, x: Array, names: Iterable[str]) -> Any:
-        """K for these signs and values of the weights."""
-        parts = {"l1": signs, "l2": x}
-        return np.column_stack([parts[name] for name in names])
+        parts = {"l1": np.sign(x), "l2": x}
+        return np.column_stack([parts[name] for name in params])
 
 
 class GroupedPenalties(ElasticNetProblem):
@@ -121,10 +117,10 @@ class GroupedPenalties(ElasticNetProblem):
         checked = [positive(value, kind, zero=True) for value in values]  # type: ignore[arg-type]
         return checked[0] if len({*checked}) == 1 else np.array(checked)[self.group]
 
-    def columns(self, signs: Array, x: Array, names: Iterable[str]) -> Any:
-        number = {name: k for k, name in enumerate(names)}
+    def cross(self, x: Array, **params: float) -> Any:
+        number = {name: k for k, name in enumerate(params)}
         parts = []
-        for kind, entries in zip(PENALTIES, (signs, x), strict=True):
+        for kind, entries in zip(PENALTIES, (np.sign(x), x), strict=True):
             own = [number.get(name, number.get(kind, -1)) for name in self.names(kind)]
             parts.append((entries, np.array(own)[self.group]))
         values, columns = (np.concatenate(both) for both in zip(*parts, strict=True))
@@ -293,13 +289,14 @@ def design_of(X: Any, sample_weight: Any) -> Design:
     return X if isinstance(X, Design) and sample_weight is None else Design.of(X, sample_weight)
 
 
-def least_zeroing_l1(model: ImagedSmooth, size: int) -> float:
+def least_zeroing_l1(model: ImagedSmooth, size: int, grouped: int = 1) -> float:
     """The least l1 for which the rounding of the gradient lets us prove that w = 0 is the solution: there
-    `suffice.solve` gives 0 and a radius of 0."""
+    `suffice.solve` gives 0 and a radius of 0. It is that of norms of so many weights, one of every output."""
     origin = np.zeros(size)
     image = model.image(origin)
-    largest = float(np.max(np.abs(model.gradient_at(origin, image))))
-    return (largest + model.gradient_rounding(origin, image)) * (1.0 + 8.0 * EPS)
+    gradient = model.gradient_at(origin, image).reshape(grouped, -1)
+    sizes = np.abs(gradient) if grouped == 1 else np.linalg.norm(gradient, axis=0)
+    return (float(np.max(sizes)) + model.gradient_rounding(origin, image)) * (1.0 + (grouped + 8.0) * EPS)
 
 
 def penalised(

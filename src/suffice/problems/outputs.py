@@ -11,10 +11,10 @@ import numpy as np
 from suffice.arrays import Array, positive
 from suffice.lazy import cached_property
 from suffice.models.multinomial import Multinomial
-from suffice.models.targets import Targets, of_zero, rows, rows_of_targets
+from suffice.models.targets import Targets, rows, rows_of_targets
 from suffice.penalties.groups import SparseGroup
 from suffice.penalties.prox import L1
-from suffice.problems.linear import GroupedPenalties, LinearProblem, design_of
+from suffice.problems.linear import GroupedPenalties, LinearProblem, design_of, least_zeroing_l1
 from suffice.solvers.problem import Composite
 
 
@@ -76,7 +76,7 @@ class MultiTaskElasticNet(LinearProblem):
     @cached_property
     def l1_max(self) -> float:
         """The smallest l1 for which W = 0 is the solution, for every l2."""
-        return of_zero(self._model(0.0), self.by_rows)
+        return least_zeroing_l1(self._model(0.0), self.size, self.outputs if self.by_rows else 1)
 
     def at(self, *, l1: float, l2: float) -> Composite:
         """The problem at fixed penalties l1 >= 0 and l2 >= 0."""

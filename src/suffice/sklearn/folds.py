@@ -40,7 +40,8 @@ from suffice.models.intercept import Intercepted
 from suffice.models.linear import LinearModel
 from suffice.models.margin_losses import Bending, Kinked, MarginLoss, Quantile, Squared
 from suffice.models.multinomial import Multinomial
-from suffice.models.targets import Targets, of_zero
+from suffice.models.targets import Targets
+from suffice.problems.linear import least_zeroing_l1
 from suffice.problems.outputs import with_targets
 from suffice.protocols import conforms
 from suffice.prove.held_out import HeldOut
@@ -355,7 +356,7 @@ class SeveralTargets(Learner):
         return fold.design.least_curvature > 0.0
 
     def l1_max(self, fold: LinearFold) -> float:
-        return of_zero(fold.unpenalised, self.by_rows)
+        return least_zeroing_l1(fold.unpenalised, fold.size, self.outputs if self.by_rows else 1)
 
     def problem(self, fold: LinearFold, l1: Any, l2: Any) -> Composite:
         if isinstance(l1, np.ndarray) or isinstance(l2, np.ndarray):
