@@ -16,14 +16,7 @@ kernel of kernel machines, by cross-validation; `ElasticNetGLM` is an estimator 
 
 from suffice.sklearn import kernel_adapters, table  # noqa: F401 (make estimators known)
 from suffice.sklearn._search import SufficeSearchCV
-from suffice.sklearn.adapters import (
-    Adapter,
-    CannotTellError,
-    Fold,
-    Objective,
-    register_adapter,
-    register_objective,
-)
+from suffice.sklearn.adapters import Adapter, CannotTellError, Fold, Objective, register_adapter, register_objective
 from suffice.sklearn.glm import ElasticNetGLM
 
 __all__ = [
