@@ -4,9 +4,8 @@ import numpy as np
 
 from suffice import Evaluation, Options
 from suffice.result import Purpose
-from suffice.search import limit
-from suffice.search.scaling import Scaling
-from suffice.search.state import Ledger, Pending, Setting
+from suffice.search import judge
+from suffice.search.state import Ledger, Pending, Scaling, Setting
 
 SCALING, WITHIN = Scaling.of(np.zeros(1), (-1.0, 1.0)), 1e-6
 
@@ -18,8 +17,8 @@ def after(floors=()):
 def asked(error, floors=(), refines=None):
     """The floors and the point after an evaluation with this error, and whether there is no point in asking again."""
     pending = Pending(Purpose.STEP, np.zeros(1), WITHIN, refines=refines)
-    floors, point = limit.answered(pending, Evaluation(np.zeros(1), [1.0], [error]), floors, Options())
-    return floors, point, limit.exhausted(point, after(floors))
+    floors, point = judge.answered(pending, Evaluation(np.zeros(1), [1.0], [error]), floors, Options())
+    return floors, point, judge.exhausted(point, after(floors))
 
 
 def stuck(times, error=1e-3):
@@ -47,8 +46,6 @@ def test_a_refinement_that_comes_to_something_is_no_floor():
 
 
 def test_floors_at_several_points_are_the_oracle_s_limit_and_bound_every_request():
-    assert not limit.reached(after(stuck(1)))
-    assert limit.askable(1e-9, after(stuck(1))) == 1e-9
-    floors = stuck(limit.SEVERAL)
-    assert limit.reached(after(floors))
-    assert limit.askable(1e-9, after(floors)) == min(floors) and limit.askable(1.0, after(floors)) == 1.0
+    assert judge.askable(1e-9, after(stuck(1))) == 1e-9
+    floors = stuck(judge.SEVERAL)
+    assert judge.askable(1e-9, after(floors)) == min(floors) and judge.askable(1.0, after(floors)) == 1.0

@@ -11,8 +11,7 @@ from scipy.optimize import minimize as scipy_minimize
 import suffice
 from suffice.evaluation import Evaluation
 from suffice.result import Status
-from suffice.search.many import GradientSearch
-from suffice.search.secant import Secants, minimise, shortest
+from suffice.search.many import GradientSearch, Secants, minimise, shortest
 from suffice.search.trust_region import TrustRegion
 
 M = 100

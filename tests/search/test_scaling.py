@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suffice.search.scaling import Scaling
+from suffice.search.state import Scaling
 
 INF = math.inf
 

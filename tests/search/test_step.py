@@ -253,35 +253,6 @@ def test_longest_linear_steps_by_hand(g, lower, upper, expected):
     np.testing.assert_allclose(s, expected, atol=1e-15, rtol=1e-12)
 
 
-@pytest.mark.parametrize("share", [1e-3, 0.3, 0.999, 1.001, 10.0])
-@pytest.mark.parametrize("lowest", [1.0, 1e-4, 0.0, -0.5])
-def test_factors_and_eigenvalues_find_the_same_step(share, lowest, monkeypatch):
-    """For many parameters Cholesky factors stand in for eigenvalues where the model is convex; share: of the ball."""
-    rng = np.random.default_rng(3)
-    Q, _ = np.linalg.qr(rng.standard_normal((40, 40)))
-    lam = np.concatenate([[lowest], rng.uniform(0.5, 2.0, 39)])
-    H, g = (Q * lam) @ Q.T, rng.standard_normal(40)
-    H = 0.5 * (H + H.T)
-    delta = share * np.linalg.norm((Q.T @ g) / np.maximum(lam, 1e-2))
-    s, nu = ball_minimiser(g, H, delta)
-    monkeypatch.setattr("suffice.search.step.FEW", 40)
-    by_eigenvalues, multiplier = ball_minimiser(g, H, delta)
-    assert np.linalg.norm(s) <= delta * (1 + 1e-12)
-    np.testing.assert_allclose(s, by_eigenvalues, atol=1e-8 * np.linalg.norm(s))
-    assert nu == pytest.approx(multiplier, rel=1e-7, abs=1e-9)
-
-
-def test_a_convex_model_of_many_parameters_needs_no_eigenvalues(monkeypatch):
-    def fails(*args):
-        raise AssertionError("eigenvalues of a positive definite matrix")
-
-    monkeypatch.setattr(np.linalg, "eigh", fails)
-    A = np.random.default_rng(4).standard_normal((60, 40))
-    s, nu = ball_minimiser(A.T @ np.ones(60), A.T @ A, 1e-2)
-    assert np.linalg.norm(s) == pytest.approx(1e-2, rel=1e-10) and nu > 0.0
-    np.testing.assert_allclose(A.T @ (A @ s) + nu * s, -A.T @ np.ones(60), rtol=1e-8)
-
-
 def test_eigenvalues_are_found_where_the_fast_method_fails(monkeypatch):
     def fails(H):
         raise np.linalg.LinAlgError("Eigenvalues did not converge")

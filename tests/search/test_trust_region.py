@@ -12,9 +12,8 @@ from suffice import Evaluation, Options, Status
 from suffice.options import ModelKind, Policy
 from suffice.result import Purpose
 from suffice.search import trust_region
-from suffice.search.accuracy import for_model, for_point
-from suffice.search.scaling import Scaling
-from suffice.search.state import Plan, Sample, Setting, Trial, pool_size
+from suffice.search.accuracy import for_model
+from suffice.search.state import Plan, Sample, Scaling, Setting, Trial, pool_size
 from suffice.search.trust_region import TrustRegion
 from suffice.search.tuner import Search
 
@@ -201,8 +200,7 @@ def test_while_steps_are_short_no_point_is_refined_twice(policy):
     refined = []
     while (state := search.strategy).rho == 1e-3:
         assert state.pending.purpose in REFINEMENTS
-        distance = 0.008 * state.pending.replaces
-        assert state.pending.within <= for_point(state.rho, distance, points[0].evaluation, world.options)
+        assert state.pending.within <= for_model(state.rho, points[0].evaluation, world.options)
         refined.append(float(state.pending.u[0]))
         search = search.absorb(evaluation(refined[-1], state.pending.within)).decide()
     assert sorted(refined) == [0.5, 0.508]
@@ -288,7 +286,7 @@ def test_a_point_for_the_model_is_as_accurate_as_a_model_of_its_distance_needs()
 
 
 def test_a_far_point_is_not_refined_for_a_small_promise():
-    """Its error is one of the model at the end of the step only as far as its Lagrange polynomial reaches there."""
+    """The verdict on the step does not go by it."""
     world = setting([0.5])
     near, far = at([0.5], (1.0, 0.0), e=1e-6), at([0.9], (0.9, 1.0), e=2e-2)
     asking = Search(world, TrustRegion(0.05, 0.01, (), points=(near, far))).decide().strategy

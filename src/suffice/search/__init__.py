@@ -3,10 +3,10 @@
 `tune`, `tuner`                    the loop over evaluations, and ask and tell
 `objective`, `bilevel`, `solves`   what is evaluated: any objective, a bilevel problem, its solves to an accuracy
 `derivatives`                      derivatives of an evaluation, and where the next one starts
-`state`, `scaling`                 what a search knows, what a strategy is, and its coordinates
+`state`                            what a search knows, what a strategy is, and its coordinates
 `trust_region`, `by_derivatives`   the strategy for few parameters, by points or by derivatives
-`many`, `secant`                   the strategy for many parameters, by gradients
-`accuracy`, `limit`, `judge`       how accurate is enough, what an oracle cannot give, the verdict on a step
+`many`                             the strategy for many parameters, by gradients
+`accuracy`, `judge`                how accurate is enough; the verdict on a step, and what an oracle cannot give
 `looks`, `geometry`                where to look elsewhere, and where to put points
 `model`, `fitting`, `step`         models of F, which of them a search has, and their minimisers
 `hermite`                          models from derivatives

@@ -6,8 +6,7 @@ Two demands are made on evaluations.
   accurate to  c delta^2  (times the size of a residual, so that units do not matter).
 - A step with predicted decrease `pred` may be judged once |F~ - F| <= eta1' pred at both of its ends, or once the
   proven intervals of F decide anyway (`suffice.search.judge`). Most steps are decided by far: a step first gets a look
-  accurate to a share FIRST_LOOK of pred, and only a verdict that stays open makes its ends more accurate. A model whose
-  own points are blurred by more than the decrease it promises is not worth a step: they are refined before.
+  accurate to a share FIRST_LOOK of pred, and only a verdict that stays open makes its ends more accurate.
 
 For a demand T on F, errors e of all residuals satisfy it if  sum_t (2 |r_t| e + e^2) <= T: that e is requested.
 
@@ -32,11 +31,6 @@ from suffice.options import Options, Policy
 # An eighth in place of a half costs about 8 % more work until F is within 1 % of its least, over 90 runs on 16
 # problems; the policy `weights` keeps to its own, since the errors it goes by are not those that decide.
 FIRST_LOOK: dict[Policy, float] = {"residual": 0.5, "weights": 0.25}
-PATIENCE = 1.0  # errors of F, in units of the predicted decrease, beyond which the incumbent
-MODEL_PATIENCE = 4.0  # and the other points of the model are refined before a step is tried,
-LEAST_INFLUENCE = 1e-6  # of such an error that is taken to matter
-NEGLIGIBLE = 0.5  # unless their latest refinement has moved F~ by no more than this
-
 # eta1: a step is accepted from this ratio of actual to predicted decrease on (published implementation). eta1': F at
 # both of its ends errs by at most this share of the prediction; the published 0.05 leaves eta1 - 2 eta1' = 0, that is,
 # no proven decrease at all.
@@ -81,23 +75,6 @@ def for_model(delta: float, known: Evaluation | None, options: Options, least: f
     return options.accuracy_factor * delta**2 * size
 
 
-def for_point(delta: float, distance: float, incumbent: Evaluation, options: Options) -> float:
-    """The accuracy that a model on a radius delta needs of one of its points at this distance from the incumbent: what
-    it errs by reaches the trust region as delta / distance of it."""
-    away = options.policy == "residual" and distance > delta
-    return for_model(math.sqrt(delta * distance) if away else delta, incumbent, options)
-
-
-def influence(share: float, point: Evaluation, incumbent: Evaluation) -> float:
-    """How much of an error of F at a point of the model is one of the decrease that it foresees.
-
-    With l_t(s) = `share` the value of the point's Lagrange polynomial at the end of the step, an error d of its
-    residuals changes the model by 2 l_t(s) r(s).d there, and its own F by 2 r_t.d.
-    """
-    ratio = math.sqrt(min(1.0, incumbent.cost / point.cost)) if point.cost > 0.0 else 1.0
-    return max(min(1.0, abs(share)) * ratio, LEAST_INFLUENCE)
-
-
 def for_decision(T: float, known: Evaluation) -> float:
     """The accuracy at which F errs by no more than T, for residuals like the known ones."""
     inexact = known.e > 0
@@ -120,16 +97,6 @@ def first_look(promise: float, delta: float, incumbent: Evaluation, options: Opt
     for the model after such a step."""
     sharp = for_decision(FIRST_LOOK[options.policy] * promise, incumbent) if promise < math.inf else math.inf
     return min(sharp, for_model(delta, incumbent, options))
-
-
-def too_rough(error: float, moved: float, predicted: float, incumbent: bool) -> bool:
-    """Whether a point is too blurred for a model that promises the decrease `predicted`.
-
-    `error` is the one that counts; `moved` is how far F~ has moved in the point's latest refinement (infinite before
-    the first). Proofs can be pessimistic by orders of magnitude, and a model needs none: a value that hardly moves
-    will do.
-    """
-    return error > (PATIENCE if incumbent else MODEL_PATIENCE) * predicted and moved > NEGLIGIBLE * predicted
 
 
 def enough_to_tell(ratio: float) -> float:

@@ -12,9 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from suffice.arrays import Array
-from suffice.options import Options
-from suffice.search.accuracy import achieved, for_model, influence
-from suffice.search.geometry import lagrange_gradients, lagrange_values
+from suffice.search.accuracy import achieved, for_model
 from suffice.search.hermite import curved, fading, slopes
 from suffice.search.model import CostModel, fit, linear_basis, quadratic_basis
 from suffice.search.state import Iterate, Sample, Setting
@@ -91,16 +89,3 @@ def useful(state: Iterate, setting: Setting) -> list[Sample]:
         if achieved(point.evaluation, setting.options) <= needed:
             useful.append(point)
     return useful
-
-
-def influences(state: Iterate, u: Array, options: Options) -> list[float]:
-    """How much of an error of F at each point of the model is one of the decrease that it foresees at u."""
-    if len(state.points) == 1 or options.policy == "weights":
-        return [1.0] * len(state.points)
-    points, k = state.places, state.k
-    shares = lagrange_values(lagrange_gradients(points, k), points, k, u)
-    current = state.current.evaluation
-    return [
-        1.0 if t == k else influence(share, point.evaluation, current)
-        for t, (share, point) in enumerate(zip(shares.tolist(), state.points, strict=True))
-    ]

@@ -8,19 +8,36 @@ at least (eta1 - 2 eta1') pred, and rejected only if a true decrease of (eta1 + 
 With both errors at most eta1' pred, comparing (F~_k - F~_new)/pred with eta1 does exactly that. With larger errors
 the verdict may still be certain; otherwise it stays open and the worse end has to be refined, as long as the oracle
 can; where it cannot, F~ decides, and the verdict is marked as not proven.
+
+What an oracle has shown it cannot give is not asked for again. A point that misses its request may be refined once. If
+that comes to nothing, its error is a floor. Floors at SEVERAL points in a row are the oracle's limit: then a point that
+misses is exhausted at once, and no request goes below the least of the latest floors.
 """
 
 from __future__ import annotations
 
 from suffice.evaluation import Evaluation
+from suffice.options import Options
 from suffice.result import Purpose, Status
-from suffice.search import limit
-from suffice.search.accuracy import DECISION_ERROR, ETA1, by_policy, enough_to_tell, refinement
+from suffice.search.accuracy import (
+    DECISION_ERROR,
+    ETA1,
+    REFINEMENT,
+    achieved,
+    by_policy,
+    came_to_nothing,
+    enough_to_tell,
+    refinement,
+)
 from suffice.search.state import Pending, Sample, Setting, Trial, Verdict
 
 ETA2 = 0.75  # from this ratio on a step is very successful (customary; published: 0.7; no difference over many runs)
 SHRINK, GROW, GROW_STEP = 0.5, 2.0, 4.0  # gamma_dec, gamma_inc, gamma_inc_bar of the published implementation
+SEVERAL = 3  # points at which refinements must have come to nothing before the oracle counts as being at its limit
 LARGEST_RADIUS = 1e10  # times the unit of the search: F may fall for ever towards a limit it does not attain
+
+
+Floors = tuple[float, ...]
 
 
 def judge(current: Evaluation, trial: Evaluation, predicted: float) -> tuple[Verdict, float]:
@@ -58,21 +75,21 @@ def end_to_refine(current: Sample, k: int | None, trial: Trial, setting: Setting
     T = enough_to_tell(ratio) * trial.plan.predicted
     ends = [(Purpose.REFINE_INCUMBENT, current, k), (Purpose.REFINE_STEP, trial.point, None)]
     for purpose, point, t in sorted(ends, key=lambda end: -end[1].evaluation.error):
-        if point.evaluation.error > T and not limit.exhausted(point, setting):
+        if point.evaluation.error > T and not exhausted(point, setting):
             return refine(purpose, point, T, setting, t)
     return None
 
 
 def refine(purpose: Purpose, point: Sample, T: float, setting: Setting, t: int | None) -> Pending:
     """The request for a point again, so that its F is accurate to T."""
-    within = limit.askable(refinement(point.evaluation, T, setting.options), setting)
+    within = askable(refinement(point.evaluation, T, setting.options), setting)
     return Pending(purpose, point.u, within, point.evaluation, t, refines=point)
 
 
 def ended(current: Sample, setting: Setting, status: Status) -> Status:
     """Nothing is left to do: with this status, if the accuracy was enough to say so."""
     known = by_policy(current.evaluation, setting.options).error <= 0.1 * current.evaluation.cost
-    return status if known or not limit.exhausted(current, setting) else Status.ACCURACY
+    return status if known or not exhausted(current, setting) else Status.ACCURACY
 
 
 def next_radius(ratio: float, step: float, delta: float, rho: float) -> float:
@@ -93,3 +110,32 @@ def next_rho(rho: float, final: float) -> float:
     if rho <= 250.0 * final:
         return float((rho * final) ** 0.5)
     return 0.1 * rho  # alpha1
+
+
+# The oracle's limit
+
+
+def answered(pending: Pending, evaluation: Evaluation, floors: Floors, options: Options) -> tuple[Floors, Sample]:
+    """The point of an evaluation that was waited for, a new one or one that is more accurate than before, and the
+    floors. One that has missed its request may be refined once; not at all where the oracle is at its"""
+    old, accuracy = pending.refines, achieved(evaluation, options)
+    if old is None:
+        futile = 0 if accuracy <= pending.within else 2 if len(floors) >= SEVERAL else 1
+        return floors, Sample(pending.u, evaluation, futile)
+    better = evaluation if accuracy <= achieved(old.evaluation, options) else old.evaluation
+    if came_to_nothing(old.evaluation, evaluation, pending.within, options):
+        return (*floors, achieved(better, options))[-SEVERAL:], Sample(old.u, better, old.futile + 1)
+    return (), Sample(old.u, better)
+
+
+def exhausted(point: Sample, setting: Setting) -> bool:
+    """Whether there is no point in asking for this one again: it may miss once, but not twice."""
+    floors = setting.ledger.floors
+    at_limit = len(floors) >= SEVERAL and REFINEMENT * achieved(point.evaluation, setting.options) < min(floors)
+    return point.futile > 1 or at_limit
+
+
+def askable(within: float, setting: Setting) -> float:
+    """The request, but for nothing that the oracle has shown to be beyond its"""
+    floors = setting.ledger.floors
+    return max(within, min(floors)) if len(floors) >= SEVERAL else within

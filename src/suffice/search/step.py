@@ -13,11 +13,8 @@ import math
 
 import numpy as np
 import scipy.linalg
-from scipy.linalg import lapack
 
 from suffice.arrays import Array, norm
-
-FEW = 16  # parameters up to which eigenvalues cost nothing to speak of
 
 
 def trust_region_step(g: Array, H: Array, delta: float, lower: Array, upper: Array) -> Array:
@@ -62,14 +59,9 @@ def eigenvalues(H: Array) -> tuple[Array, Array]:
     """Eigenvalues and eigenvectors of a symmetric matrix. LAPACK's fast method sometimes fails to converge on matrices
     that are all right; its QR iteration does not. Neither takes one whose entries are next to nothing."""
     largest = float(np.max(np.abs(H), initial=0.0))
-    if 0.0 < largest < 1e-280:
-        lam, Q = eigenvalues(H / largest)
-        return largest * lam, Q
-    try:
-        lam, Q = np.linalg.eigh(H)
-    except np.linalg.LinAlgError:
-        lam, Q = scipy.linalg.eigh(H, driver="ev")
-    return np.asarray(lam, dtype=np.float64), np.asarray(Q, dtype=np.float64)
+    scale = largest if 0.0 < largest < 1e-280 else 1.0
+    lam, Q = scipy.linalg.eigh(H / scale, driver="ev")
+    return scale * lam, Q
 
 
 def ball_minimiser(g: Array, H: Array, delta: float) -> tuple[Array, float]:
@@ -79,8 +71,6 @@ def ball_minimiser(g: Array, H: Array, delta: float) -> tuple[Array, float]:
         return np.zeros_like(g), 0.0
     if not H.any():
         return -delta / size * g, size / delta
-    if len(g) > FEW and (found := _by_factors(g, H, delta)) is not None:
-        return found
     lam, Q = eigenvalues(H)
     a = Q.T @ g
     scale = max(abs(float(lam[0])), abs(float(lam[-1])), size / delta, 1e-300)
@@ -116,23 +106,3 @@ def ball_minimiser(g: Array, H: Array, delta: float) -> tuple[Array, float]:
     if length > delta:
         s *= delta / length
     return Q @ s, nu
-
-
-def _by_factors(g: Array, H: Array, delta: float) -> tuple[Array, float] | None:
-    """The same by Cholesky factors instead of eigenvalues, if H is safely positive definite; None if it is not.
-
-    Newton's iteration for 1/||s(nu)|| = 1/delta comes from the left, where it is monotone.
-    """
-    nu = 0.0
-    diagonal = np.diag(H)
-    for _ in range(30):
-        L, info = lapack.dpotrf(H + nu * np.eye(len(g)) if nu else H, lower=1)
-        if info != 0 or np.diag(L).min() ** 2 <= 1e-10 * float(diagonal.max()):
-            return None
-        s = -lapack.dpotrs(L, g, lower=1)[0]
-        length = norm(s)
-        if length <= delta * (1.0 + 1e-12):
-            return (s if length <= delta else s * (delta / length)), nu
-        w = lapack.dtrtrs(L, s, lower=1)[0]
-        nu += (length / delta - 1.0) * length**2 / float(w @ w)
-    return None

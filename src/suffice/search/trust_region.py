@@ -19,19 +19,26 @@ import numpy as np
 from suffice.arrays import Array, norm
 from suffice.evaluation import Evaluation
 from suffice.result import Purpose, Status
-from suffice.search import by_derivatives, fitting, limit, looks
+from suffice.search import by_derivatives, fitting, looks
 from suffice.search.accuracy import (
-    FIRST_LOOK,
     REFINEMENT,
     achieved,
     by_policy,
     first_look,
     for_model,
-    for_point,
-    too_rough,
 )
 from suffice.search.geometry import elsewhere, farthest, first_points, improving_point, point_to_replace
-from suffice.search.judge import ETA2, SHRINK, end_to_refine, ended, next_radius, next_rho, refine, verdict_on
+from suffice.search.judge import (
+    ETA2,
+    SHRINK,
+    askable,
+    end_to_refine,
+    ended,
+    exhausted,
+    next_radius,
+    next_rho,
+    verdict_on,
+)
 from suffice.search.model import minimise
 from suffice.search.state import WARM_POOL, Iterate, Judged, Pending, Plan, Sample, Setting, Trial, Verdict, remembered
 
@@ -193,24 +200,9 @@ def _step(state: Iterate, setting: Setting) -> Iterate:
         if state.delta > state.rho:
             return replace(state, delta=max(SHRINK * min(length, state.delta), state.rho))
         return _mend(state, setting, short=True)
-    blurred = _blurred(state, u, predicted, setting)
-    if blurred is not None:
-        return replace(state, pending=blurred)
     within = first_look(predicted, state.delta, current.evaluation, options)
     plan = Plan(predicted, length, tuple(one.value(s) for one in competing))
     return _ask(state, Purpose.STEP, u, within, setting, plan=plan)
-
-
-def _blurred(state: Iterate, u: Array, predicted: float, setting: Setting) -> Pending | None:
-    """The request for a point of the model that is too rough for a step to u with this promise, if there is one."""
-    options, shares = setting.options, fitting.influences(state, u, setting.options)
-    for t in (state.k, *range(len(state.points))):
-        point, incumbent = state.points[t], t == state.k
-        rough = too_rough(shares[t] * by_policy(point.evaluation, options).error, point.moved, predicted, incumbent)
-        if rough and not limit.exhausted(point, setting):
-            purpose = Purpose.REFINE_INCUMBENT if incumbent else Purpose.REFINE_POINT
-            return refine(purpose, point, FIRST_LOOK[options.policy] * predicted / shares[t], setting, t)
-    return None
 
 
 def _suffices(state: Iterate, predicted: float, short: bool, setting: Setting) -> bool:
@@ -239,7 +231,7 @@ def _ended(state: Iterate, setting: Setting) -> Iterate:
 def _ask(state: Iterate, purpose: Purpose, u: Array, within: float, setting: Setting, **given: Any) -> Iterate:
     known = [*state.points, *state.pool[-WARM_POOL:]]
     near = min(known, key=lambda point: norm(point.u - u)).evaluation if known else None
-    return replace(state, pending=Pending(purpose, u, limit.askable(within, setting), near, **given))
+    return replace(state, pending=Pending(purpose, u, askable(within, setting), near, **given))
 
 
 def _ask_near(
@@ -280,12 +272,11 @@ def _bring_near(state: Iterate, setting: Setting, short: bool) -> Iterate | None
 def _refresh(state: Iterate, setting: Setting, short: bool) -> Iterate | None:
     current, options = state.current, setting.options
     for t, point in enumerate(state.points):
-        distance = norm(point.u - current.u)
-        needed = for_point(state.delta, distance, current.evaluation, options)
-        if achieved(point.evaluation, options) > needed and not limit.exhausted(point, setting):
+        needed = for_model(state.delta, current.evaluation, options)
+        if achieved(point.evaluation, options) > needed and not exhausted(point, setting):
             # A short step stays short while delta falls to rho: what is needed there is asked for at once.
             radius = state.rho if short else state.delta
-            within = limit.askable(REFINEMENT * for_point(radius, distance, current.evaluation, options), setting)
+            within = askable(REFINEMENT * for_model(radius, current.evaluation, options), setting)
             pending = Pending(Purpose.REFINE_POINT, point.u, within, point.evaluation, t, refines=point)
             return replace(state, pending=pending)
     return None

@@ -22,9 +22,9 @@ from suffice.evaluation import Evaluation
 from suffice.journal.codec import decode, encode
 from suffice.options import Options
 from suffice.result import OracleError, Purpose, Record, Result, Status
-from suffice.search import limit, many
-from suffice.search.scaling import Scaling
-from suffice.search.state import Begin, Judged, Ledger, Sample, Setting, Strategy
+from suffice.search import many
+from suffice.search.judge import answered
+from suffice.search.state import Begin, Judged, Ledger, Sample, Scaling, Setting, Strategy
 
 STATE_FORMAT = "suffice tuner 2"
 MOST_RECORDED = 1000  # parameters up to which records have theta
@@ -83,7 +83,7 @@ class Search:
         if evaluation.failure is None:
             if best is None or evaluation.interval[1] < best.evaluation.interval[1]:
                 best = point
-            floors, point = limit.answered(pending, evaluation, floors, options)
+            floors, point = answered(pending, evaluation, floors, options)
         elif pending.refines is not None and pending.purpose is not Purpose.REFINE_STEP:
             point = replace(pending.refines, futile=pending.refines.futile + 1)
         ledger = replace(ledger, work=work, seconds=ledger.seconds + seconds, best=best, floors=floors)
