@@ -48,11 +48,6 @@ class Status(Enum):
         return self.value[1]
 
     @property
-    def leaves_time(self) -> bool:
-        """Whether a run that ended this way has time for a last look at what it has found."""
-        return self not in _HURRIED
-
-    @property
     def can_go_on(self) -> bool:
         """Whether a search that ended this way goes on if it is given more of a budget, or another chance."""
         return self in _UNFINISHED
@@ -64,8 +59,6 @@ _UNFINISHED = frozenset(
         Status.TERMINATED, Status.JOURNAL, Status.FAILED,
     }
 )  # fmt: skip
-
-_HURRIED = _UNFINISHED - {Status.MAX_EVALUATIONS, Status.MAX_WORK}
 
 SETTLED = 1e-4  # of F, or of what F is elsewhere: an interval so narrow leaves nothing worth deciding
 

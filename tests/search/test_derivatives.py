@@ -1,7 +1,6 @@
 """Derivatives of evaluations: the Jacobian is that of exact solutions, and the adjoint gives the same gradient."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from suffice.problems import (
     SampledFourier,
     SampleWeights,
 )
-from suffice.search import bilevel, derivatives
+from suffice.search import derivatives
 
 rng = np.random.default_rng(5)
 X, X_val = rng.standard_normal((60, 12)), rng.standard_normal((25, 12))
@@ -111,23 +110,6 @@ def test_the_jacobian_in_penalties_of_groups_and_of_single_features(monkeypatch)
     check(suffice.BilevelProblem([each], [loss], space=space), at, monkeypatch)
     with pytest.raises(ValueError, match=r"l2 is fixed at 0.05 by this problem, got l2_3"):
         each.at(**at, l2_3=1.0)
-
-
-@pytest.mark.parametrize("name", ["squares", "logistic, Brier"])
-def test_a_start_ahead_along_the_derivative_is_closer_and_saves_steps(name):
-    lower, loss = LINEAR[name]
-    problem = suffice.BilevelProblem([lower], [loss], space=PENALTIES, solver="fista_adaptive")
-    theta = PENALTIES.theta(AT)
-    there = theta + np.array([0.003, -0.002])
-    near = problem.evaluate(theta, within=1e-9)
-    told = problem.differentiate(near)
-    found = exact(problem, there).solutions[0].x
-    far, close = (norm(one[0].x - found) for one in (near.solutions, derivatives.ahead(told, there)))
-    assert close < 0.05 * far
-    plain, ahead = (problem.evaluate(there, within=1e-6, warm=warm).work for warm in (near, told))
-    assert ahead < plain
-    assert derivatives.ahead(told, theta + 50.0) is told.solutions  # too far to be believed
-    assert derivatives.ahead(near, there) is near.solutions
 
 
 def test_penalties_of_twenty_groups_are_found_in_few_evaluations():
@@ -425,36 +407,3 @@ def test_derivatives_of_several_classes_do_not_depend_on_who_has_found_their_int
     here, there = (suffice.BilevelProblem([lower], [loss], space=PENALTIES, executor=one) for one in (None, Serial()))
     J = here.differentiate(here.evaluate(theta, within=1e-3)).J
     np.testing.assert_array_equal(there.differentiate(there.evaluate(theta, within=1e-3)).J, J)
-
-
-def test_a_theta_that_is_only_made_more_accurate_keeps_its_derivatives(monkeypatch: Any) -> None:
-    made = []
-
-    def counted(*given: Any) -> suffice.Evaluation:
-        made.append(given)
-        return derivatives.differentiated(*given)
-
-    monkeypatch.setattr(bilevel, "differentiated", counted)
-    result = suffice.tune(two(None), {"l1": 0.1, "l2": 0.1})
-    wanted = [record for record in result.history if record.purpose != "test of derivatives"]
-    assert any("refine" in record.purpose for record in wanted)
-    assert len(made) < len(wanted)
-    assert np.allclose(result.theta, suffice.tune(two(None), {"l1": 1.0, "l2": 1.0}).theta, atol=1e-2)
-
-
-def test_derivatives_serve_for_solutions_that_are_hardly_different_and_no_others() -> None:
-    problem, theta = two(None), np.array([-1.0, -1.0])
-    rough = problem.differentiate(problem.evaluate(theta, within=1e-3))
-    kept = problem.evaluate(theta, within=1e-8, warm=rough)
-    np.testing.assert_array_equal(kept.J, rough.J)
-    assert problem.differentiate(kept) is kept
-    fine = replace(kept, jacobian=None)
-    assert relative(kept.J, problem.differentiate(fine).J) < 1e-2
-    assert derivatives.with_known(fine, None).J is None
-    assert derivatives.with_known(fine, replace(rough, jacobian=None)).J is None
-    assert problem.evaluate(theta + 1e-9, within=1e-8, warm=rough).J is None
-    assert problem.evaluate(theta, within=1e-8, warm=replace(rough, solutions=())).J is None
-    x = fine.solutions[0].x
-    for other in (x * (1.0 + 2e-4), np.where(np.arange(len(x)) == np.flatnonzero(x)[0], 0.0, x)):
-        moved = replace(fine, solutions=[replace(fine.solutions[0], x=other), *fine.solutions[1:]])
-        assert derivatives.with_known(moved, rough).J is None

@@ -27,7 +27,7 @@ from suffice.problems import LowerLevel
 from suffice.problems.linear import sharing_designs
 from suffice.protocols import Closing
 from suffice.rows.margins import together, together_if_dear
-from suffice.search.derivatives import Penalty, ahead, differentiated, with_known
+from suffice.search.derivatives import Penalty, differentiated
 from suffice.search.solves import On, Share, Task, is_proven, proven_error, settle_all
 from suffice.solvers.problem import Composite
 from suffice.solvers.solution import Solution, Solver
@@ -114,9 +114,8 @@ class BilevelProblem(Closing):
 
     def differentiate(self, evaluation: Evaluation) -> Evaluation:
         """The evaluation with its Jacobian, or with the gradient of F where there are more than 64 parameters; as it is
-        where a lower-level problem or a loss offers no derivatives, where H is singular, or if it has them: those of
-        its warm start at the same theta, whose solutions were hardly different. They are as accurate as the solutions
-        that they are made of, and proven to be nothing."""
+        where a lower-level problem or a loss offers no derivatives, where H is singular, or if it has them. They are as
+        accurate as the solutions that they are made of, and proven to be nothing."""
         if evaluation.slope is not None:
             return evaluation
         known = self.lower, self.losses, self.space, self.penalty, self.penalty_jacobian
@@ -202,26 +201,25 @@ class BilevelProblem(Closing):
             params, same = self.space.params(theta), near is not None and np.array_equal(near.point, theta)
             tasks += [
                 Task(j, params, on, accuracy, start, same and is_proven(start))
-                for j, start in enumerate(self._starts(near, None if same else theta))
+                for j, start in enumerate(self._starts(near))
             ]
         solutions = self._solve(tasks)
         work = [
             solution.steps - self._share.known(task, solution) for task, solution in zip(tasks, solutions, strict=True)
         ]
         n = len(self)
-        made = [
+        return [
             self._assemble(theta, solutions[k * n : (k + 1) * n], sum(work[k * n : (k + 1) * n]), on == "steps")
             for k, theta in enumerate(thetas)
         ]
-        return [with_known(evaluation, near) for evaluation, near in zip(made, warm, strict=True)]
 
-    def _starts(self, warm: Evaluation | None, theta: Array | None) -> Sequence[Any]:
-        """Where solves begin: at the warm evaluation's solutions or, at another theta, ahead of them."""
+    def _starts(self, warm: Evaluation | None) -> Sequence[Any]:
+        """Where solves begin: at the warm evaluation's solutions."""
         if warm is None or not warm.solutions:
             return (None,) * len(self)
         if len(warm.solutions) != len(self):
             raise ValueError(f"warm must hold {len(self)} solutions, got {len(warm.solutions)}")
-        return warm.solutions if theta is None else ahead(warm, theta)
+        return warm.solutions
 
     def _solve(self, tasks: Sequence[Task]) -> list[Solution]:
         # This also computes what is sent along, once.

@@ -10,8 +10,7 @@ Up to MOST_COLUMNS parameters the Jacobian is made, the gradient alone beyond. d
 differences of J, which is known exactly.
 
 Systems without a factor are solved to a residual of the relative accuracy that w_j has, between FINEST and COARSEST,
-from the solution of the last system nearby: a solution carries it as its `tangent`. Up to MOST_KEPT parameters all do:
-it says where the minimiser moves, and the next solve starts there (`ahead`).
+from the solution of the last system nearby: a solution carries it as its `tangent`.
 """
 
 from __future__ import annotations
@@ -34,10 +33,7 @@ from suffice.solvers.solution import Solution
 from suffice.space import Space
 
 MOST_COLUMNS = 64
-MOST_KEPT = 8
 FINEST, COARSEST = 1e-10, 1e-3
-SAME = 1e-4  # of w: derivatives at w serve for weights that are no farther
-FARTHEST = 0.5  # of w: how far a start goes ahead
 STEP = 1e-5  # of theta, relative to its size if that is more than 1: for differences of J
 
 Penalty = Callable[[Mapping[str, float]], Any]
@@ -87,7 +83,7 @@ def differentiated(
     if not all(np.isfinite(value).all() for value in derivatives.values()):
         return evaluation
     solutions = [
-        replace(solution, tangent=frozen(one.value) if one.iterated or m <= MOST_KEPT else None)
+        replace(solution, tangent=frozen(one.value) if one.iterated else None)
         for solution, one in zip(solutions, solved, strict=True)
     ]
     work = evaluation.work + sum(one.work for one in solved)
@@ -104,41 +100,6 @@ def _solved(parts: Sequence[Linearised], sides: Sequence[Array]) -> list[Solved]
         start = tangent if tangent is not None and tangent.shape == side.shape else None
         solved.append(part.sensitivity.solve(side, min(max(relative, FINEST), COARSEST), start))
     return solved
-
-
-def with_known(evaluation: Evaluation, before: Evaluation | None) -> Evaluation:
-    """The evaluation with the derivatives that were made at the same theta, from solutions with the same zeros that
-    differ by no more than SAME of themselves; as it is where there are none."""
-    if before is None or not before.solutions or before.slope is None:
-        return evaluation
-    if not np.array_equal(before.point, evaluation.point):
-        return evaluation
-    solutions = []
-    for one, old in zip(evaluation.solutions, before.solutions, strict=True):
-        if not isinstance(one, Solution) or not isinstance(old, Solution):
-            return evaluation
-        if not norm(one.x - old.x) <= SAME * norm(one.x) or not np.array_equal(one.x == 0.0, old.x == 0.0):
-            return evaluation
-        solutions.append(replace(one, tangent=old.tangent))
-    return replace(evaluation, solutions=solutions, jacobian=before.jacobian, gradient=before.gradient)
-
-
-def ahead(near: Evaluation, theta: Array) -> Sequence[Any]:
-    """Starts for theta: the solutions nearby moved along their tangents, w + (dw/dtheta) (theta - theta'), an error of
-    the second order in the distance. Weights that change their sign stop at 0, if there are zeros. The solutions as
-    they are, where a tangent is not known or goes too far to be believed."""
-    starts, step = [], theta - near.point
-    for solution in near.solutions:
-        tangent = solution.tangent if isinstance(solution, Solution) and near.J is not None else None
-        if tangent is None or tangent.shape != (len(solution.x), len(step)):
-            return near.solutions
-        change = tangent @ step
-        if not norm(change) <= FARTHEST * norm(solution.x):
-            return near.solutions
-        x = solution.x + change
-        x = x if solution.x.all() else np.where(x * solution.x < 0.0, 0.0, x)
-        starts.append(replace(solution.start_at(x), tangent=tangent))
-    return starts
 
 
 def _linearised(problem: LowerLevel, loss: Loss, solution: Any, params: Mapping[str, float]) -> Linearised | None:
