@@ -46,7 +46,7 @@ def exact_matrix(name, X, Z, gamma):
 def test_matrices_of_kernels_err_by_no_more_than_they_say(name, centre):
     X, _ = rows(centre=centre)
     gamma = 0.3 if centre == 0.0 else 1e-4
-    gram = KERNELS[name][0].pairs(X[:8], X).matrix(gamma)
+    gram = KERNELS[name][0].matrix(X[:8], X, gamma)
     with precision(BITS):
         true = exact_matrix(name, X[:8], X, gamma)
         apart = [[abs(arb(float(gram.K[i, j])) - true[i, j]) for j in range(14)] for i in range(8)]
@@ -116,7 +116,7 @@ def test_radii_and_intercepts_hold_against_the_exact_machine(name, epsilon, C, w
     y = np.where(y > np.median(y), 1.0, -1.0) if epsilon is None else y
     s = np.random.default_rng(3).uniform(0.5, 2.0, len(y)) if weighted else np.ones(len(y))
     kernel = KERNELS[name][0]
-    gram = kernel.pairs(X, X).matrix(0.4)
+    gram = kernel.matrix(X, X, 0.4)
     reach = math.sqrt(float(kernel.diagonal(X, 0.4).max()))
     problem = SupportVectors(y, C * s, epsilon, reach)
     near = machine(problem, gram, 1e-12, polish=True)
@@ -148,7 +148,7 @@ def test_feasible_weights_are_so_to_the_last_bit(seed, epsilon, decade):
 def test_an_intercept_without_free_support_vectors_is_libsvms():
     X, y = rows(count=20)
     y = np.where(y > np.median(y), 1.0, -1.0)
-    gram = Kernel("rbf").pairs(X, X).matrix(0.2)
+    gram = Kernel("rbf").matrix(X, X, 0.2)
     model = SVC(kernel="precomputed", C=1e-3, tol=1e-12).fit(gram.K, y)
     problem = SupportVectors(y, np.full(20, 1e-3), None, 1.0)
     beta = np.zeros(20)
@@ -159,7 +159,7 @@ def test_an_intercept_without_free_support_vectors_is_libsvms():
 
 def test_polishing_leads_from_a_rough_solution_to_one_that_only_rounding_bounds():
     X, y = rows(count=60)
-    gram = Kernel("rbf").pairs(X, X).matrix(0.4)
+    gram = Kernel("rbf").matrix(X, X, 0.4)
     problem = SupportVectors(y, np.full(60, 2.0), 0.1, 1.0)
     rough, fine = (machine(problem, gram, 1e-3, polish) for polish in (False, True))
     assert rough.radius > 1e-2
@@ -171,7 +171,7 @@ def test_polishing_leads_from_a_rough_solution_to_one_that_only_rounding_bounds(
 def test_ridge_is_scikit_learns_and_its_radius_holds(name, alpha):
     X, y = rows()
     s = np.random.default_rng(3).uniform(0.5, 2.0, len(y))
-    gram = KERNELS[name][0].pairs(X, X).matrix(0.4)
+    gram = KERNELS[name][0].matrix(X, X, 0.4)
     made = ridge_machine(gram, y, s, alpha)
     theirs = KernelRidge(alpha=alpha, kernel="precomputed").fit(gram.K, y, sample_weight=s)
     assert np.allclose(gram.K @ made.beta, gram.K @ theirs.dual_coef_, atol=1e-8)

@@ -5,8 +5,8 @@ r"""Kernels k(x, z), their matrices, and how far those are from exact ones.
     linear       x . z
     poly         (gamma x . z + coef0)^degree,        coef0 >= 0, so that it is positive semidefinite
 
-A matrix K = fl(k(x_i, z_j)) comes with E >= |K - k|, entry by entry. What does not depend on gamma, distances or inner
-products, is computed once. With u = 2^-53 and d columns:
+A matrix K = fl(k(x_i, z_j)) comes with E >= |K - k|, entry by entry; "linear" is the polynomial with gamma = degree = 1
+and coef0 = 0. With u = 2^-53 and d columns:
 
 - distances are sums of d non-negative terms, made from differences, and err by gamma_{d+2} relative to themselves, so
   that t = gamma distance errs by gamma_{d+3} t, and  |fl(exp(-t)) - exp(-t)| <= exp(-t) (t gamma_{d+4} + 8 u);
@@ -17,7 +17,7 @@ products, is computed once. With u = 2^-53 and d columns:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -53,78 +53,73 @@ class Kernel:
     def has_gamma(self) -> bool:
         return self.kind != "linear"
 
-    def pairs(self, X: Array, Z: Array) -> KernelPairs:
+    def matrix(self, X: Array, Z: Array, gamma_: float) -> KernelMatrix:
         """All rows of X with all rows of Z."""
-        sizes = tuple(np.sqrt(np.einsum("ij,ij->i", part, part)) for part in (X, Z))
+        left, right = (np.sqrt(np.einsum("ij,ij->i", part, part)) for part in (X, Z))
         base = cdist(X, Z, _METRICS[self.kind]) if self.kind in _METRICS else X @ Z.T
-        return KernelPairs(self, X.shape[1], base, *sizes)
+        g, shift, p = self._powers(gamma_)
+        K = np.exp(-gamma_ * base) if self.kind in _METRICS else (g * base + shift) ** p
+        return KernelMatrix(self, gamma_, X.shape[1], base, left, right, K)
 
     def diagonal(self, X: Array, gamma_: float) -> Array:
         """Upper bounds of k(x_i, x_i)."""
         if self.kind in _METRICS:
             return np.ones(len(X))
+        g, shift, p = self._powers(gamma_)
         squares = np.einsum("ij,ij->i", X, X)
-        up = 1.0 + gamma((X.shape[1] + 8) * max(int(self.degree), 1))
-        bound: Array = up * (squares if self.kind == "linear" else (gamma_ * squares + self.coef0) ** int(self.degree))
+        bound: Array = (1.0 + gamma((X.shape[1] + 8) * p)) * (g * squares + shift) ** p
         return bound
 
+    def _powers(self, gamma_: float) -> tuple[float, float, int]:
+        """gamma, coef0 and degree of a polynomial."""
+        return (1.0, 0.0, 1) if self.kind == "linear" else (gamma_, self.coef0, int(self.degree))
 
-@dataclass(frozen=True, eq=False)
-class KernelPairs:
-    """What a kernel's matrix is made of, for any gamma; `left` and `right` are the norms of its rows."""
-
-    kernel: Kernel
-    columns: int
-    base: Array
-    left: Array
-    right: Array
-
-    def matrix(self, gamma_: float) -> KernelMatrix:
-        kernel = self.kernel
-        if kernel.kind in _METRICS:
-            return KernelMatrix(self, gamma_, np.exp(-gamma_ * self.base))
-        if kernel.kind == "linear":
-            return KernelMatrix(self, gamma_, self.base)
-        return KernelMatrix(self, gamma_, (gamma_ * self.base + kernel.coef0) ** int(kernel.degree))
-
-    def part(self, rows: Any, columns: Any) -> KernelPairs:
-        """Some rows with some columns."""
-        base = np.ascontiguousarray(self.base[np.ix_(rows, columns)])
-        return KernelPairs(self.kernel, self.columns, base, self.left[rows], self.right[columns])
+    def errors(self, matrix: KernelMatrix) -> Array:
+        """Bounds on |K - k|."""
+        d = matrix.columns
+        if self.kind in _METRICS:
+            bound: Array = matrix.base * (matrix.gamma * gamma(d + 4))
+            bound += 8.0 * U
+            bound *= matrix.K
+            bound += TINY  # of an underflow
+            return bound
+        g, shift, p = self._powers(matrix.gamma)
+        sizes = np.outer(matrix.left, matrix.right) * (1.0 + gamma(d + 8))
+        s = np.abs(g * matrix.base + shift)
+        e = gamma(d + 4) * (g * sizes + shift) + d * TINY
+        return p * (s + e) ** (p - 1) * e + 8.0 * p * U * s**p + TINY
 
 
 @dataclass(frozen=True, eq=False)
 class KernelMatrix:
-    """K of these pairs."""
+    """K, and what it is made of: distances or inner products `base`, and the norms of rows on its `left` and `right`.
 
-    pairs: KernelPairs
+    Bounds on errors are made on demand: they take as much memory as K."""
+
+    kernel: Kernel
     gamma: float
+    columns: int
+    base: Array
+    left: Array
+    right: Array
     K: Array
 
     @cached_property
     def E(self) -> Array:  # noqa: N802 (a symbol)
-        """Bounds on |K - k|, computed on demand: they take as much memory as K."""
-        pairs, kernel, d = self.pairs, self.pairs.kernel, self.pairs.columns
-        if kernel.kind in _METRICS:
-            bound: Array = pairs.base * (self.gamma * gamma(d + 4))
-            bound += 8.0 * U
-            bound *= self.K
-            bound += TINY  # of an underflow
-            return bound
-        sizes = np.outer(pairs.left, pairs.right) * (1.0 + gamma(d + 8))
-        if kernel.kind == "linear":
-            return gamma(d + 1) * sizes + d * TINY
-        p = int(kernel.degree)
-        s = np.abs(self.gamma * pairs.base + kernel.coef0)
-        e = gamma(d + 4) * (self.gamma * sizes + kernel.coef0) + d * TINY
-        return p * (s + e) ** (p - 1) * e + 8.0 * p * U * s**p + TINY
+        return self.kernel.errors(self)
+
+    def part(self, rows: Any) -> KernelMatrix:
+        """That of some rows with themselves."""
+        if len(rows) == len(self.K):
+            return self
+        base, K = (np.ascontiguousarray(one[np.ix_(rows, rows)]) for one in (self.base, self.K))
+        return replace(self, base=base, left=self.left[rows], right=self.right[rows], K=K)
 
     def product(self, beta: Array) -> tuple[Array, Array]:
         """f_j = sum_i beta_i k(x_i, z_j), and bounds on the errors of the f_j."""
         n, size = len(beta), np.abs(beta)
         f = dense_product(self.K, beta, block_length(n))
-        K = self.K if self.pairs.kernel.kind in _METRICS else np.abs(self.K)
-        doubt = gamma(roundings(n) + 1) * (size @ K) + size @ self.E
+        doubt = gamma(roundings(n) + 1) * (size @ np.abs(self.K)) + size @ self.E
         return f, doubt * (1.0 + gamma(2 * n + 16))
 
     def norm(self, p: Array) -> float:

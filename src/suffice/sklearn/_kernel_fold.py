@@ -32,8 +32,9 @@ from sklearn.svm import SVC, SVR
 
 from suffice.arrays import Array, frozen, positive, whole_number
 from suffice.evaluation import Evaluation
-from suffice.kernels.functions import Kernel, KernelMatrix, KernelPairs
+from suffice.kernels.functions import Kernel, KernelMatrix
 from suffice.kernels.machines import Machine, SupportVectors, ridge_machine
+from suffice.lazy import cached_property
 from suffice.options import Policy
 from suffice.protocols import Closing
 from suffice.prove.held_out import error_of_moved
@@ -49,7 +50,6 @@ Kind = Literal["classes", "epsilon", "ridge"]
 
 TOLERANCE, TIGHTER, FINEST = 1e-2, 1e-2, 1e-13  # of libsvm, for margins of size 1: the first, how it shrinks, the last
 MOST_UPDATES = 1_000_000  # of libsvm, or a thousand for every row: where C times the kernel is huge it has no end
-KEPT = 3000  # rows up to which distances are kept for the next gamma
 LARGEST = 1 << 28  # bytes of a sparse matrix as a dense one
 USUAL = {"C": (1e-2, 1e3), "alpha": (1e-6, 1e2), "epsilon": (1e-3, 1e0)}
 AROUND = 100.0  # the usual range of gamma: so many times what "scale" says, up and down
@@ -65,34 +65,36 @@ class MachineRows:
     classes: tuple[int, int] | None = None  # the pair, the first of which is 1 and the other -1
 
 
+@dataclass(frozen=True, eq=False)
 class KernelFold:
     """The machines of a fold's training rows; `y` are targets, -1 and 1, or numbers of several classes."""
+
+    given: Any
+    y: Array
+    s: Array
+    kernel: Kernel
+    kind: Kind
+    gamma: Any
+    classes: int = 2
+    epsilon: float = 0.0
 
     solver = "libsvm"
     l1_max = l2_floor = l2_in_place_of_none = 0.0
 
-    def __init__(
-        self,
-        X: Any,
-        y: Array,
-        s: Array,
-        kernel: Kernel,
-        kind: Kind,
-        gamma: Any,
-        *,
-        classes: int = 2,
-        epsilon: float = 0.0,
-    ) -> None:
-        self.kernel, self.kind, self.gamma, self.classes, self.epsilon = kernel, kind, gamma, classes, epsilon
-        self.given, self.X, self.y, self.s = X, dense_rows(X), y, s
-        self.total = float(s.sum())
-        self.counted = s > 0.0
-        self.machines = self._machines()
-        self._pairs: KernelPairs | None = None
-        self._grams: tuple[float, list[KernelMatrix]] = (math.nan, [])
+    def __post_init__(self) -> None:
+        _ = self.X, self.machines  # what cannot be done is told at once
 
-    def _machines(self) -> list[MachineRows]:
-        known = np.flatnonzero(self.counted)
+    @cached_property
+    def X(self) -> Array:  # noqa: N802 (the symbol)
+        return dense_rows(self.given)
+
+    @property
+    def total(self) -> float:
+        return float(self.s.sum())
+
+    @cached_property
+    def machines(self) -> list[MachineRows]:
+        known = np.flatnonzero(self.s > 0.0)
         if self.kind != "classes" or self.classes == 2:
             return [MachineRows(known, self.y[known], self.s[known])]
         made = []
@@ -102,6 +104,10 @@ class KernelFold:
                 raise ValueError(f"the training samples of a fold lack class number {one} or {other}")
             made.append(MachineRows(rows, np.where(self.y[rows] == one, 1.0, -1.0), self.s[rows], (one, other)))
         return made
+
+    def gamma_at(self, params: Mapping[str, float]) -> float:
+        """gamma at these parameters, which it may be one of."""
+        return float(params["gamma"]) if "gamma" in params else self.own_gamma
 
     @property
     def own_gamma(self) -> float:
@@ -115,14 +121,19 @@ class KernelFold:
         names = ("kernel", "kind", "gamma", "classes", "epsilon", "X", "y", "s")
         return {name: getattr(self, name) for name in names}
 
+    @cached_property
+    def _latest(self) -> dict[float, list[KernelMatrix]]:
+        return {}
+
     def grams(self, gamma: float) -> list[KernelMatrix]:
-        """The kernel's matrices of all machines; the latest ones, and distances of few rows, are kept."""
-        if self._grams[0] != gamma:
-            pairs = self._pairs or self.kernel.pairs(self.X, self.X)
-            self._pairs = pairs if len(self.X) <= KEPT else None
-            whole = pairs.matrix(gamma)
-            self._grams = gamma, [_part(whole, one.rows) for one in self.machines]
-        return self._grams[1]
+        """The kernel's matrices of all machines; the latest ones are kept."""
+        known = self._latest.get(gamma)
+        if known is None:
+            whole = self.kernel.matrix(self.X, self.X, gamma)
+            known = [whole.part(one.rows) for one in self.machines]
+            self._latest.clear()
+            self._latest[gamma] = known
+        return known
 
     def solve(
         self,
@@ -134,8 +145,9 @@ class KernelFold:
     ) -> Solution:
         """Machines at parameters of a final fit with weights that sum to `total`, until they are `enough`, which is
         asked last about those that are returned; `start` is a solution of these very parameters, if there is one."""
-        gamma = float(params.get("gamma", self.own_gamma))
-        scale, grams = self._scale, self.grams(gamma)
+        gamma = self.gamma_at(params)
+        grams = self.grams(gamma)
+        scale = 1.0 if self.kind == "classes" else float(np.std(self.y[self.s > 0.0])) or 1.0  # the size of margins
         if self.kind == "ridge":
             alpha = params["alpha"] * self.total / total
             machines = [ridge_machine(grams[0], self.machines[0].y, self.machines[0].s, alpha)]
@@ -144,13 +156,12 @@ class KernelFold:
             return replace(solution, outcome=outcome)
         problems = [self._problem(one, params, total, gamma) for one in self.machines]
         tol = TOLERANCE if start is None else max(float(start.x[-1]) * TIGHTER, FINEST)
-        best: list[Machine] | None = None
+        best = [Machine(np.zeros(len(one.rows)), 0.0, math.inf) for one in self.machines]
         taken = 0
         while True:
             made, steps = self._trained(problems, grams, tol * scale, max_steps - taken)
-            taken += steps
-            before = math.inf if best is None else max(machine.radius for machine in best)
-            best = made if best is None else [_better(*two) for two in zip(best, made, strict=True)]
+            taken, before = taken + steps, _worst(best)
+            best = [min(two, key=lambda machine: machine.radius) for two in zip(best, made, strict=True)]
             solution = self._solution(best, gamma, tol, taken)
             done = enough(best, solution)
             if not done:
@@ -158,26 +169,15 @@ class KernelFold:
                 best = [problem.polished(gram, machine) for problem, gram, machine in known]
                 solution = self._solution(best, gamma, tol, taken)
                 done = enough(best, solution)
-            gain = max(machine.radius for machine in best) < 0.7 * before
             given_up = steps * max(len(problem.y) for problem in problems) >= MOST_UPDATES
+            stands = _worst(best) >= 0.7 * before
             if done:
-                outcome = Outcome.REACHED
-            elif taken >= max_steps:
-                outcome = Outcome.MAX_STEPS
-            elif tol <= FINEST or (not gain and (given_up or all(m.radius <= 4.0 * m.rounding for m in best))):
-                outcome = Outcome.PRECISION
-            else:
-                tol = max(tol * TIGHTER, FINEST)
-                continue
-            return replace(solution, outcome=outcome)
-
-    @property
-    def _scale(self) -> float:
-        """The size of margins."""
-        if self.kind == "classes":
-            return 1.0
-        spread = float(np.std(self.y[self.counted]))
-        return spread if spread > 0.0 else 1.0
+                return replace(solution, outcome=Outcome.REACHED)
+            if taken >= max_steps:
+                return replace(solution, outcome=Outcome.MAX_STEPS)
+            if tol <= FINEST or (stands and (given_up or all(m.radius <= 4.0 * m.rounding for m in best))):
+                return replace(solution, outcome=Outcome.PRECISION)
+            tol = max(tol * TIGHTER, FINEST)
 
     def _problem(self, one: MachineRows, params: Mapping[str, float], total: float, gamma: float) -> SupportVectors:
         C = params["C"] * total / self.total * one.s
@@ -249,16 +249,8 @@ def dense_rows(X: Any) -> Array:
     return np.ascontiguousarray(as_array(X), dtype=np.float64)
 
 
-def _better(one: Machine, other: Machine) -> Machine:
-    return min(one, other, key=lambda machine: machine.radius)
-
-
-def _part(gram: KernelMatrix, rows: Any) -> KernelMatrix:
-    """The matrix of some rows."""
-    if len(rows) == len(gram.K):
-        return gram
-    K = np.ascontiguousarray(gram.K[np.ix_(rows, rows)])
-    return KernelMatrix(gram.pairs.part(rows, rows), gram.gamma, K)
+def _worst(machines: Sequence[Machine]) -> float:
+    return max(machine.radius for machine in machines)
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,21 +267,17 @@ class HeldOutMachines:
     def fingerprint(self) -> dict[str, Any]:
         return {"X": self.X, "y": self.y, "v": self.v, "scoring": self.scoring, "share": self.share}
 
-    def at(self, machines: Sequence[Machine], gamma: float) -> tuple[Array, float]:
-        """Residuals, and a proven bound on the error of their norm."""
-        known = [self._of(one, machine, gamma) for one, machine in zip(self.train.machines, machines, strict=True)]
-        return np.concatenate([residuals for residuals, _ in known]), math.hypot(*(error for _, error in known))
+    def at(self, gamma: float) -> Callable[[Sequence[Machine]], tuple[Array, float]]:
+        """Machines -> residuals, and a proven bound on the error of their norm."""
+        each = [self._of(one, gamma) for one in self.train.machines]
 
-    def _grams(self, one: MachineRows, rows: Any, gamma: float) -> tuple[KernelMatrix, KernelMatrix]:
-        """The kernel of training rows with held-out ones, and of these among themselves; the latest ones are kept."""
-        known: dict[Any, tuple[float, tuple[KernelMatrix, KernelMatrix]]] = self.__dict__.setdefault("_known", {})
-        if one.classes not in known or known[one.classes][0] != gamma:
-            X, kernel = self.X[rows], self.train.kernel
-            pairs = kernel.pairs(self.train.X[one.rows], X), kernel.pairs(X, X)
-            known[one.classes] = gamma, (pairs[0].matrix(gamma), pairs[1].matrix(gamma))
-        return known[one.classes][1]
+        def residuals(machines: Sequence[Machine]) -> tuple[Array, float]:
+            known = [of(machine) for of, machine in zip(each, machines, strict=True)]
+            return np.concatenate([one for one, _ in known]), math.hypot(*(error for _, error in known))
 
-    def _of(self, one: MachineRows, machine: Machine, gamma: float) -> tuple[Array, float]:
+        return residuals
+
+    def _of(self, one: MachineRows, gamma: float) -> Callable[[Machine], tuple[Array, float]]:
         phi, y, v, rows = SCORES[self.scoring].phi, self.y, self.v, np.arange(len(self.y))
         assert phi is not None
         if one.classes is not None:
@@ -297,22 +285,26 @@ class HeldOutMachines:
             y = np.where(self.y[rows] == one.classes[0], 1.0, -1.0)
             v = self.v[rows] / (self.train.classes - 1)
         if len(rows) == 0:
-            return np.zeros(0), 0.0
+            return lambda machine: (np.zeros(0), 0.0)
         kernel, X = self.train.kernel, self.X[rows]
-        across, among = self._grams(one, rows, gamma)
-        f, doubt = across.product(machine.beta)
-        m = f + machine.b
-        doubt = doubt + np.finfo(np.float64).eps * np.abs(m)
-        residuals = math.sqrt(self.share) * np.sqrt(v) * phi.residuals(m, y)
-        pulls = v * phi.derivative(m, y)
-        gradient = among.norm(pulls)
-        total = abs(float(pulls.sum())) + gamma_n(len(m)) * float(np.abs(pulls).sum())
-        R = min(machine.radius, 1e150)
-        shift = machine.reach * R + machine.slack
-        h = np.sqrt(kernel.diagonal(X, gamma)) * (1.0 + gamma_n(4)) * R + shift + doubt
-        far = math.sqrt(float(v @ (h * h))) * (1.0 + gamma_n(len(m) + 8))
-        first = gradient * R + total * shift + float(np.abs(pulls) @ doubt) * (1.0 + gamma_n(len(m) + 8))
-        return residuals, error_of_moved(phi, m, y, v, self.share, residuals, pulls)(first, h, far)
+        across, among = kernel.matrix(self.train.X[one.rows], X, gamma), kernel.matrix(X, X, gamma)
+        lengths = np.sqrt(kernel.diagonal(X, gamma)) * (1.0 + gamma_n(4))
+
+        def at(machine: Machine) -> tuple[Array, float]:
+            f, doubt = across.product(machine.beta)
+            m = f + machine.b
+            doubt = doubt + np.finfo(np.float64).eps * np.abs(m)
+            residuals = math.sqrt(self.share) * np.sqrt(v) * phi.residuals(m, y)
+            pulls = v * phi.derivative(m, y)
+            total = abs(float(pulls.sum())) + gamma_n(len(m)) * float(np.abs(pulls).sum())
+            R, up = min(machine.radius, 1e150), 1.0 + gamma_n(len(m) + 8)
+            shift = machine.reach * R + machine.slack
+            h = lengths * R + shift + doubt
+            first = among.norm(pulls) * R + total * shift + float(np.abs(pulls) @ doubt) * up
+            far = math.sqrt(float(v @ (h * h))) * up
+            return residuals, error_of_moved(phi, m, y, v, self.share, residuals, pulls)(first, h, far)
+
+        return at
 
 
 @dataclass(frozen=True)
@@ -393,10 +385,11 @@ class KernelProblem(Closing):
 
         def one(j: int) -> tuple[Solution, Array, float]:
             residuals, error = np.zeros(0), math.inf
+            known = self.losses[j].at(self.folds[j].gamma_at(params))
 
             def enough(machines: Sequence[Machine], solution: Solution) -> bool:
                 nonlocal residuals, error
-                residuals, error = self.losses[j].at(machines, float(solution.x[-2]))
+                residuals, error = known(machines)
                 return error <= within if policy == "residual" else solution.certificate.radius <= within
 
             start = warm.solutions[j] if same and warm is not None else None

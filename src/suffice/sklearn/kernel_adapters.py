@@ -73,8 +73,7 @@ class _KernelAdapter(Adapter):
     def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Any:
         count = 2 if classes is None else len(classes)
         epsilon = float(getattr(estimator, "epsilon", 0.0))
-        gamma = estimator.gamma
-        return KernelFold(X, y, weights, kernel_of(estimator), self.kind, gamma, classes=count, epsilon=epsilon)
+        return KernelFold(X, y, weights, kernel_of(estimator), self.kind, estimator.gamma, count, epsilon)
 
     def problem(self, folds: Sequence[Any], space: KernelSpace, scoring: str, jobs: int) -> KernelProblem:
         """The objective of a search."""
