@@ -110,17 +110,17 @@ def predict(
     """Predict with a tuned model: one row for each row of a new file, read exactly as the training file was."""
     with _one_line_errors("predict"):
         from suffice.files import replace_atomically
-        from suffice.tabular.predict import predict as predicted
+        from suffice.tabular import predict as predicting
 
-        found = predicted(run, str(data), trust=trust)
+        names, columns, notes = predicting.predict(run, str(data), trust=trust)
         text = io.StringIO()
-        found.write(text)
-        for note in found.notes:
+        predicting.write(text, names, columns)
+        for note in notes:
             typer.echo(f"Note     {note}", err=True)
         if out is None:
             return typer.echo(text.getvalue(), nl=False)
         replace_atomically(out, text.getvalue().encode("utf-8"))
-        typer.echo(f"Wrote    {out}: {len(found.columns[0]):,} rows, {', '.join(found.names)}")
+        typer.echo(f"Wrote    {out}: {len(columns[0]):,} rows, {', '.join(names)}")
 
 
 @app.command()

@@ -50,7 +50,7 @@ def data(tmp_path):
 @pytest.fixture
 def no_report(monkeypatch):
     """Reports take longer than the runs here."""
-    monkeypatch.setattr(run, "_report", lambda outcome, *rest: outcome)
+    monkeypatch.setattr(run, "_report", lambda *_: None)
 
 
 def tune(data, *arguments, target="bought", out=None):
@@ -184,7 +184,7 @@ def started(folder):
     frame = pandas.DataFrame(X, columns=[f"x{i}" for i in range(20)])
     frame["y"] = np.where(X[:, :5].sum(axis=1) + own.logistic(size=500) > 0, "yes", "no")
     frame.to_csv(folder / "wide.csv", index=False)
-    code = "import suffice.tabular.run as run; run._report = lambda made, *_: made; from suffice.cli import app; app()"
+    code = "import suffice.tabular.run as run; run._report = lambda *_: None; from suffice.cli import app; app()"
     command = [sys.executable, "-c", code, "tune", "wide.csv", "--target", "y"]
     made = subprocess.Popen(
         [*command, "--out", "run", "--json"], cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE

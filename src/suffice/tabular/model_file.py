@@ -76,13 +76,14 @@ def blamed(path: Path) -> Iterator[None]:
     except TableError:
         raise
     except ValueError as error:
-        raise ValueError(f"{path} cannot be used: {_shortened(str(error))}") from error
+        raise ValueError(f"{path} cannot be used: {shortened(str(error))}") from error
     except Exception as error:
-        what = _shortened(f"{type(error).__name__}: {error}")
+        what = shortened(one_line(error))
         raise ValueError(f"{path} is damaged, or holds no model that this version can use ({what})") from error
 
 
-def _shortened(text: str) -> str:
+def shortened(text: str) -> str:
+    """In one line, not too long."""
     text = " ".join(text.split())
     return text if len(text) <= 200 else f"{text[:197]}..."
 
@@ -132,24 +133,25 @@ def one_line(error: BaseException) -> str:
 def save(model: Any, folder: Path) -> tuple[tuple[Path | None, tuple[str, ...]], list[str]]:
     """The fitted model in a file: skops if there is one, else joblib; with the types in it that skops does not trust by
     itself, and what went wrong. A kill leaves the old file or the new one."""
-    failures = []
-    if find_spec("skops") is not None:
+    failures: list[str] = []
+    for name in SAVED if find_spec("skops") is not None else SAVED[1:]:
         try:
-            import skops.io
-
-            content = skops.io.dumps(model)
-            types = tuple(untrusted_types(content))
-            files.replace_atomically(folder / SAVED[0], content)
-            return (folder / SAVED[0], types), []
+            content, types = _dumped(model, name)
+            files.replace_atomically(folder / name, content)
+            return (folder / name, types), failures
         except Exception as error:
-            failures.append(f"the model could not be saved as {SAVED[0]}: {one_line(error)}")
-    try:
-        import joblib
+            failures.append(f"the model could not be saved as {name}: {one_line(error)}")
+    return (None, ()), failures
 
-        buffer = io.BytesIO()
-        joblib.dump(model, buffer)
-        files.replace_atomically(folder / SAVED[1], buffer.getvalue())
-        return (folder / SAVED[1], ()), failures
-    except Exception as error:
-        failures.append(f"the model could not be saved as {SAVED[1]}: {one_line(error)}")
-        return (None, ()), failures
+
+def _dumped(model: Any, name: str) -> tuple[bytes, tuple[str, ...]]:
+    if name.endswith(".skops"):
+        import skops.io
+
+        content = skops.io.dumps(model)
+        return content, tuple(untrusted_types(content))
+    import joblib
+
+    buffer = io.BytesIO()
+    joblib.dump(model, buffer)
+    return buffer.getvalue(), ()

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import copy
 import csv
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -48,13 +47,12 @@ def _new_levels(model: Any, X: Any, categorical: tuple[str, ...]) -> Iterator[st
     """Notes on levels that a fitted model has never seen."""
     encoder = _pipeline(model)[:-1][0].named_transformers_.get("categorical")
     joined = [] if encoder is None else encoder.infrequent_categories_
-    for k, (name, known) in enumerate(zip(categorical, [] if encoder is None else encoder.categories_, strict=False)):
+    for k, name in enumerate(categorical if encoder is not None else ()):
+        known, dropped = encoder.categories_[k], None if encoder.drop_idx_ is None else encoder.drop_idx_[k]
         as_what = "average ones" if joined[k] is None else "'other', as rare ones were"
-        if encoder.drop_idx_ is not None and encoder.drop_idx_[k] is not None:
-            as_what = quoted(known[encoder.drop_idx_[k]])
+        as_what = as_what if dropped is None else quoted(known[dropped])
         seen = {str(level) for level in known}
-        new = [str(value) for value in X[name] if str(value) not in seen]
-        if new:
+        if new := [str(value) for value in X[name] if str(value) not in seen]:
             which = ", ".join(quoted(level, 30) for level in list(dict.fromkeys(new))[:3])
             rows = f"{plural(len(new), 'row')} with levels that are new to the model ({which})"
             yield f"column {quoted(name)}: {rows}, taken for {as_what}"
@@ -78,31 +76,16 @@ def finished(model: Any, problem: TableProblem) -> Any:
     return model
 
 
-# A table that was held out
-
-
-@dataclass(frozen=True, eq=False)
-class Unseen:
-    """Rows that a model is measured on."""
-
-    table: Table
-    y: Array
-    rows: Array
-    notes: tuple[str, ...]
-    weight: Array
-
-    def measured(self, model: Any) -> dict[str, float]:
-        """Measures that people know, in the target's own units."""
-        X = _frame_for(model, self.table)[self.rows]
-        return {"rows": float(len(self.y)), **Predicted.of(model, X, self.y, self.weight).measured()}
-
-
-def unseen(path: str, target: str, problem: TableProblem, weights: str | None = None) -> Unseen:
-    """A held-out table, as the training table was read; rows without a target are left out, and so are those of classes
-    that were not there. Rows count as much as the column `weights` says, if the table has it."""
+def unseen(
+    path: str, target: str, problem: TableProblem, weights: str | None = None
+) -> tuple[list[str], Callable[[Any], dict[str, float]]]:
+    """Of a held-out table, read as the training table was: notes, and what measures a model on it, in the target's own
+    units. Rows without a target are left out, and so are those of classes that were not there. Rows count as much as
+    the column `weights` says, if the table has it."""
     table = read_for(problem.recipe, path, with_target=True)
     column = table[target]
-    rows, y, notes, weight = ~column.missing, column.values, [], np.ones(len(table))
+    rows, y, weight = ~column.missing, column.values, np.ones(len(table))
+    notes: list[str] = []
     if not rows.any():
         raise TableError(f"{quoted(path)}: the target {quoted(target)} has no values")
     if not rows.all():
@@ -126,10 +109,12 @@ def unseen(path: str, target: str, problem: TableProblem, weights: str | None = 
         if not there.any():
             raise TableError(f"{quoted(path)}: no class of {quoted(target)} is one that the model knows")
         y, rows = np.where(there, y, labels[0]).astype(labels.dtype), there
-    return Unseen(table, y[rows], rows, tuple(notes), weight[rows])
 
+    def measured(model: Any) -> dict[str, float]:
+        found = Predicted.of(model, _frame_for(model, table)[rows], y[rows], weight[rows])
+        return {"rows": float(rows.sum()), **found.measured()}
 
-# A run's model
+    return notes, measured
 
 
 def read_recipe(folder: Path) -> Recipe:
@@ -143,22 +128,9 @@ def read_recipe(folder: Path) -> Recipe:
         raise ValueError(f"{folder / RECIPE} does not say how tables are read: {error}") from error
 
 
-@dataclass(frozen=True, eq=False)
-class Predictions:
-    """One row for every row of a table."""
-
-    names: tuple[str, ...]
-    columns: tuple[Array, ...]
-    notes: tuple[str, ...]
-
-    def write(self, file: IO[str]) -> None:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(self.names)
-        writer.writerows(map(plain, row) for row in zip(*self.columns, strict=True))
-
-
-def predict(folder: Path, path: str, *, trust: bool = False) -> Predictions:
-    """What the model of a run's folder says of a table: classes with their probabilities, or numbers."""
+def predict(folder: Path, path: str, *, trust: bool = False) -> tuple[list[str], list[Array], list[str]]:
+    """What the model of a run's folder says of a table: names and columns, of classes with their probabilities or of
+    numbers, with a row for every row; and notes."""
     recipe, file = read_recipe(folder), model_file(folder)
     model = load_file(file, trust=trust)
     table = read_for(recipe, path)
@@ -169,4 +141,11 @@ def predict(folder: Path, path: str, *, trust: bool = False) -> Predictions:
         if hasattr(model, "predict_proba"):
             names += [f"probability of {plain(label)}" for label in model.classes_]
             columns += list(model.predict_proba(X).T)
-    return Predictions(tuple(names), tuple(columns), tuple(notes))
+    return names, columns, notes
+
+
+def write(file: IO[str], names: list[str], columns: list[Array]) -> None:
+    """A table of predictions, as CSV."""
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(names)
+    writer.writerows(map(plain, row) for row in zip(*columns, strict=True))

@@ -39,7 +39,7 @@ from suffice.signals import TimeOver, time_limit
 from suffice.sklearn import SufficeSearchCV
 from suffice.sklearn.measures import compared_measures
 from suffice.tabular.entries import TableError, quoted
-from suffice.tabular.model_file import SAVED, one_line, save
+from suffice.tabular.model_file import SAVED, one_line, save, shortened
 from suffice.tabular.parts import AnyTable, check_settings, of_files, of_frame, on_cluster
 from suffice.tabular.predict import finished, unseen
 from suffice.tabular.problem import TableProblem, pose
@@ -53,22 +53,30 @@ REPORT_SECONDS = 2.0  # a report's models take no longer than the search, or tha
 GRACE = 0.4  # seconds for what follows a search that was interrupted
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class TunedTable:
-    """What a run has found."""
+    """What a run has found: the search, and what has been made of it so far."""
 
     problem: TableProblem
     search: SufficeSearchCV
-    notes: tuple[str, ...]
+    notes: list[str]
     folder: Path
     model_file: Path | None  # None: it could not be written
     model_types: tuple[str, ...]  # what skops has to trust, besides the types it knows
+    failures: list[str]  # what went wrong after the search
     seconds: float
+    total_seconds: float = 0.0  # with the report
     page: Path | None = None
     test: dict[str, float] | None = None  # measures of the model on a table that it has not seen
     measures: dict[str, Any] | None = None  # of the folds' held-out rows: `suffice.sklearn.measures`
-    total_seconds: float = 0.0  # with the report
-    failures: tuple[str, ...] = ()  # what went wrong after the search
+
+    def attempt(self, name: str, step: Callable[[], Any]) -> None:
+        """Make one of these, after the search. The model is there, and must not be lost if it fails."""
+        try:
+            setattr(self, name, step())
+        except Exception as error:
+            what = "report" if name == "page" else name
+            self.failures.append(f"the {what} could not be made: {one_line(error)}")
 
     @property
     def result(self) -> Result:
@@ -102,8 +110,8 @@ class TunedTable:
             "model_types": list(self.model_types),
             "report": None if self.page is None else str(self.page),
             "test": self.test,
-            "failures": list(self.failures),
-            "notes": list(self.notes),
+            "failures": self.failures,
+            "notes": self.notes,
         }
 
     def about(self, settings: Settings) -> dict[str, Any]:
@@ -119,7 +127,7 @@ class TunedTable:
             "rows": len(problem.y),
             "numeric columns": list(problem.numeric),
             "categorical columns": list(problem.categorical),
-            "notes": list(self.notes),
+            "notes": self.notes,
             "seconds": round(self.seconds, 1),
             "units of coefficients": _units(problem),
             "load and predict": "\n".join(self.how_to_load()),
@@ -152,10 +160,10 @@ class TunedTable:
 
 def _units(problem: TableProblem) -> str:
     """What a coefficient says, in words."""
-    of_mean = "expected count" if problem.model in ("poisson", "negative-binomial") else "expected value"
     what = "log-odds" if problem.task == "classification" else "prediction"
     if problem.model in POSITIVE:
-        what = f"logarithm of the {of_mean}"
+        counts = problem.model in ("poisson", "negative-binomial")
+        what = f"logarithm of the expected {'count' if counts else 'value'}"
     what = {"cox": "logarithm of the hazard", "svm": "decision value"}.get(problem.model, what)
     what = "prediction's logarithm" if problem.log_target else what
     return f"change of the {what} for one standard deviation of a numeric column, or where a category applies"
@@ -272,25 +280,29 @@ def execute(
     if search.result_.status in (Status.INTERRUPTED, Status.TERMINATED):
         until = min(until, time.monotonic() + GRACE)
     model = finished(search.best_estimator_, problem)
-    saved, failures = save(model, folder)
-    notes = [*problem.notes, *_told(caught)]
-    outcome = TunedTable(problem, search, tuple(notes), folder, *saved, seconds, failures=tuple(failures))
-    inverse = np.exp if problem.log_target else None  # to the target's own units
-    outcome = _afterwards(outcome, "measures", lambda: replace(outcome, measures=compared_measures(
-        search.held_out_, search.baseline_, inverse=inverse, labels=problem.labels
-    )))  # fmt: skip
+    (file, types), failures = save(model, folder)
+    told = [shortened(str(item.message)) for item in caught]  # levels that a fold has not seen are no worry
+    notes = [*problem.notes, *dict.fromkeys(text for text in told if "unknown categories" not in text)]
+    outcome = TunedTable(problem, search, notes, folder, file, types, failures, seconds)
+    units: dict[str, Any] = {
+        "inverse": np.exp if problem.log_target else None,
+        "labels": problem.labels,
+    }  # the target's own
+    outcome.attempt("measures", lambda: compared_measures(search.held_out_, search.baseline_, **units))
     try:
         with time_limit(until):
             if held is not None:
-                outcome = replace(outcome, notes=(*outcome.notes, *held.notes))
-                outcome = _afterwards(outcome, "test", lambda: replace(outcome, test=held.measured(model)))
+                outcome.notes += held[0]
+                outcome.attempt("test", lambda: held[1](model))
             if not settings.no_report:
                 most = min(time.monotonic() + max(seconds, REPORT_SECONDS), until)
-                outcome = _afterwards(outcome, "report", lambda: _report(outcome, settings, most, stage))
+                outcome.attempt("page", lambda: _report(outcome, settings, units, most, stage))
     except TimeOver:
-        note = f"no time was left for all that follows the search: `suffice resume {folder}` makes up for it"
-        outcome = replace(outcome, notes=(*outcome.notes, note))
-    return replace(outcome, total_seconds=time.monotonic() - began)
+        outcome.notes.append(
+            f"no time was left for all that follows the search: `suffice resume {folder}` makes up for it"
+        )
+    outcome.total_seconds = time.monotonic() - began
+    return outcome
 
 
 def seconds_for_the_search(left: float, *, report: bool) -> float:
@@ -327,22 +339,8 @@ def _searched(
     return search, caught
 
 
-def _told(caught: list[warnings.WarningMessage]) -> list[str]:
-    """What was warned of while tuning, once each; levels that a fold has not seen are nothing to worry about."""
-    texts = [" ".join(str(item.message).split()) for item in caught if "unknown categories" not in str(item.message)]
-    return list(dict.fromkeys(text if len(text) <= 200 else f"{text[:197]}..." for text in texts))
-
-
-def _afterwards(outcome: TunedTable, what: str, step: Callable[[], TunedTable]) -> TunedTable:
-    """One step of what follows the search. The model is there, and must not be lost if it fails."""
-    try:
-        return step()
-    except Exception as error:
-        return replace(outcome, failures=(*outcome.failures, f"the {what} could not be made: {one_line(error)}"))
-
-
-def _report(outcome: TunedTable, settings: Settings, until: float, stage: Callable[[str], object]) -> TunedTable:
-    """The outcome with report.json and report.html."""
+def _report(outcome: TunedTable, settings: Settings, units: dict[str, Any], until: float, stage: Any) -> Path:
+    """report.json and report.html."""
     from suffice.sklearn import report
 
     problem = outcome.problem
@@ -354,13 +352,12 @@ def _report(outcome: TunedTable, settings: Settings, until: float, stage: Callab
             problem.y,
             about=outcome.about(settings),
             sample_weight=problem.weight,
-            inverse=np.exp if problem.log_target else None,
-            labels=problem.labels,
             until=until,
             stage=lambda what: stage(f"report: {what}"),
+            **units,
         )
     places.write(outcome.folder / REPORT, data)
-    return replace(outcome, page=write_page(outcome.folder, data))
+    return write_page(outcome.folder, data)
 
 
 def write_page(folder: Path, data: Mapping[str, Any]) -> Path:
