@@ -79,6 +79,11 @@ def test_points_are_thousands_only_beside_decimal_commas(tmp_path):
     assert numbers(column(tmp_path, ["1.234", "0.500"], ";", ["1,5", "2,25"])) == [1.234, 0.5]
 
 
+def test_points_of_dates_are_no_decimal_points(tmp_path):
+    text = "x;when;other\n1.234;31.12.2024;1,5\n2.500;1.2.2024;2,25\n"
+    assert numbers(read(written(tmp_path, text))) == [1234.0, 2500.0]
+
+
 @pytest.mark.parametrize("word", ["-", "NA", "n/a", "?", ".", "..", "--", "na", "#DIV/0!"])
 def test_words_for_missing(tmp_path, word):
     table = column(tmp_path, ["1", word, "3", word, word])

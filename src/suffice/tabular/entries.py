@@ -227,22 +227,16 @@ class Column:
             return np.array([value is None for value in self.values], dtype=bool)
         return np.isnan(self.values)
 
-    @property
-    def wrong(self) -> int:
-        """How many entries are not what the column is."""
-        return sum(stray.count for stray in self.strays if stray.what == self.form.wrong)
 
-
-def number_column(name: str, values: Array, lines: Array, form: Form, *strays: Stray | None) -> Column:
+def number_column(name: str, values: Array, lines: Array, form: Form, strays: tuple[Stray, ...] = ()) -> Column:
     """A column of these floats, from which it takes what is infinite or nearly so, and says so."""
     with np.errstate(invalid="ignore"):
         huge = np.flatnonzero(np.abs(values) > LARGEST)
-    found = [stray for stray in strays if stray is not None]
     if len(huge):
         what = "infinite or beyond 1e100"
-        found.insert(-1, Stray(len(huge), int(lines[huge[0]]), f"{values[huge[0]]:g}", (what, what)))
+        strays = (*strays, Stray(len(huge), int(lines[huge[0]]), f"{values[huge[0]]:g}", (what, what)))
     values[huge] = math.nan
-    return Column(name, form, values, tuple(found))
+    return Column(name, form, values, strays)
 
 
 class Texts:
@@ -260,13 +254,16 @@ class Texts:
         self.entries = [self.different[k] for k in self.known]
         self.counts = np.bincount(self.of_row, minlength=len(self.different))
 
-    def stray(self, which: Iterable[int], what: tuple[str, str] = ("", "")) -> Stray | None:
-        """These of the different entries, as strays."""
+    def strays(self, which: Iterable[int], what: tuple[str, str] = ("", "")) -> tuple[Stray, ...]:
+        """These of the different entries, if there are any."""
         numbers = list(which)
         if not numbers:
-            return None
+            return ()
         line = int(self.lines[int(np.argmax(self.of_row == numbers[0]))])  # they are numbered in the order of the rows
-        return Stray(int(self.counts[numbers].sum()), line, self.different[numbers[0]], what)
+        return (Stray(int(self.counts[numbers].sum()), line, self.different[numbers[0]], what),)
+
+    def blanks(self, blanks: set[str] = BLANKS) -> tuple[Stray, ...]:
+        return self.strays(k for k, entry in enumerate(self.different) if entry in blanks)
 
     def numbers(self, form: Form, allowed: float = STRAYS) -> Column | None:
         """A column of numbers or dates in this form; None if more than a share of its entries are something else."""
@@ -281,22 +278,19 @@ class Texts:
                     return None
             else:
                 values[k] = value
-        blank = self.stray(k for k, entry in enumerate(self.different) if entry in BLANKS)
-        return number_column(self.name, values[self.of_row], self.lines, form, self.stray(strays, form.wrong), blank)
+        found = (*self.strays(strays, form.wrong), *self.blanks())
+        return number_column(self.name, values[self.of_row], self.lines, form, found)
 
     def words(self, kind: str = "", told: str = "") -> Column:
         """True and false, or text, whatever it is if nothing is said."""
-        form = Form("boolean")
         strays = [k for k in self.known if self.different[k] not in BOOLEANS]
         if kind == "boolean" or not (kind or strays):
-            values = np.array([BOOLEANS.get(entry, math.nan) for entry in self.different])[self.of_row]
-            stray = self.stray(strays, form.wrong)
-            return Column(self.name, form, values, () if stray is None else (stray,))
+            form = Form("boolean")
+            values = np.array([BOOLEANS.get(entry, math.nan) for entry in self.different])
+            return Column(self.name, form, values[self.of_row], self.strays(strays, form.wrong))
         nothing = MISSING | (IN_TEXT - DASHES if "+" in self.different else IN_TEXT)
-        texts = np.empty(len(self.different), dtype=object)
-        texts[:] = [None if entry in nothing else entry for entry in self.different]
-        blank = self.stray(k for k, entry in enumerate(self.different) if entry in nothing & BLANKS)
-        return Column(self.name, Form("text"), texts[self.of_row], () if blank is None else (blank,), told=told)
+        texts = np.array([None if entry in nothing else entry for entry in self.different], dtype=object)
+        return Column(self.name, Form("text"), texts[self.of_row], self.blanks(nothing & BLANKS), told=told)
 
 
 def columns_of(
@@ -304,31 +298,22 @@ def columns_of(
 ) -> list[Column]:
     """The columns of these texts, each given as blocks, which are taken away: in the forms that are known for some, in
     those that they turn out to have for the others."""
-    found: list[tuple[Column, Form | None]] = []  # the other one has another decimal mark, and fits as well
-    marks: set[str] = set()
+    found: list[tuple[Column, Form | None, str]] = []
     for name, blocks in zip(names, texts, strict=True):
-        if name in forms:
-            found.append((_as(name, blocks, lines, forms[name]), None))
-        else:
-            column, other, mark = _guess(name, blocks, lines, delimiter)
-            found.append((column, other))
-            marks |= {mark} - {""}
+        known = forms.get(name)
+        found.append(
+            _guess(name, blocks, lines, delimiter) if known is None else (_as(name, blocks, lines, known), None, "")
+        )
         if found[-1][1] is None:
             blocks.clear()
-    made = []
-    for (column, other), blocks in zip(found, texts, strict=True):
+    marks, made = {mark for _, _, mark in found} - {""}, []
+    for (column, other, _), blocks in zip(found, texts, strict=True):
         if other is not None and marks == {other.decimal}:
             chosen = Texts(column.name, blocks, lines)
-            column = replace(_whole(chosen, other), told=other.words(chosen.entries))
+            column = replace(chosen.numbers(other, allowed=1.0) or column, told=other.words(chosen.entries))
         blocks.clear()
         made.append(column)
     return made
-
-
-def _whole(texts: Texts, form: Form) -> Column:
-    column = texts.numbers(form, allowed=1.0)
-    assert column is not None
-    return column
 
 
 def _plain(name: str, blocks: list[str], lines: Array) -> Column | None:
@@ -351,7 +336,8 @@ def _as(name: str, blocks: list[str], lines: Array, form: Form) -> Column:
     if form == PLAIN and (plain := _plain(name, blocks, lines)) is not None:
         return plain
     texts = Texts(name, blocks, lines)
-    return texts.words(form.kind) if form.kind in ("text", "boolean") else _whole(texts, form)
+    found = None if form.kind in ("text", "boolean") else texts.numbers(form, allowed=1.0)
+    return texts.words(form.kind) if found is None else found
 
 
 def _guess(name: str, blocks: list[str], lines: Array, delimiter: str) -> tuple[Column, Form | None, str]:
@@ -372,10 +358,11 @@ def _guess(name: str, blocks: list[str], lines: Array, delimiter: str) -> tuple[
     tried = [column for form in (PLAIN, *_candidates(sample)) if (column := texts.numbers(form)) is not None]
     if not tried:
         return texts.words(), None, ""
-    best, *others = sorted(tried, key=lambda column: column.wrong)
+    wrong = [sum(stray.count for stray in one.strays if stray.what == one.form.wrong) for one in tried]
+    best, *as_well = [one for one, count in zip(tried, wrong, strict=True) if count == min(wrong)]
     if best.form == PLAIN:
         return best, None, ""
-    as_well = [one for one in others if one.wrong == best.wrong and one.kind == best.kind and one.form != PLAIN]
+    as_well = [one for one in as_well if one.kind == best.kind]
     if best.kind == "date":
         if as_well:
             told = f"text, since days and months cannot be told apart ({texts.entries[0]}): write dates as 2024-12-31"
@@ -384,7 +371,8 @@ def _guess(name: str, blocks: list[str], lines: Array, delimiter: str) -> tuple[
         best = replace(best, form=replace(best.form, clock=clock))
     rival = next((one for one in as_well if not np.array_equal(one.values, best.values, equal_nan=True)), None)
     comma = any("," in entry for entry in texts.entries)
-    mark = best.form.decimal if not best.form.clock and (comma or any("." in one for one in texts.entries)) else ""
+    marked = best.kind == "numeric" and not best.form.clock and (comma or any("." in one for one in texts.entries))
+    mark = best.form.decimal if marked else ""
     if rival is not None:
         thousands = bool(best.form.currency) or (comma and delimiter == ",")
         if (best.form.decimal == ".") != (comma == thousands):

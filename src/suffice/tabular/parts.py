@@ -1,7 +1,7 @@
 """Tables in many parts, on a cluster: parquet files, or a dask.dataframe. They offer what a table in memory does
 (`suffice.tabular.table.Table`), and their rows stay where they are.
 
-A part is some row groups of one file, or a partition of the dataframe. Rows are numbered through all files in the order
+A part is a row group of one file, or a partition of the dataframe. Rows are numbered through all files in the order
 in which these are given. Columns have the kinds that a single parquet file gives them: numbers, true and false, and
 text; dates have to be dropped, or turned into numbers, before. What comes here are summaries of columns, a few rows to
 look at, and whole columns where every row has a say: the target, and weights.
@@ -28,7 +28,6 @@ from suffice.tabular.reading import kind_of, names_of, parquet_reader, refused, 
 from suffice.tabular.settings import Settings
 from suffice.tabular.table import Limits, Reading, Table, frame_of
 
-ROWS = 250_000  # of a part, about
 PATIENCE = "10s"  # with a scheduler that does not answer
 TAKEN = (
     "data", "target", "task", "model", "cv", "drop", "keep", "weights", "log_target", "positive", "test",
@@ -66,16 +65,16 @@ def on_cluster(address: str | None) -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class Part:
-    """Some row groups of a file."""
+    """A row group of a file."""
 
     path: str
-    groups: tuple[int, ...]
+    group: int
     rows: int
 
     def __getitem__(self, names: list[str]) -> Any:
         """These columns, as a pandas DataFrame: like a partition of a dask.dataframe."""
         with parquet_reader().parquet.ParquetFile(self.path) as opened:
-            table = opened.read_row_groups(list(self.groups), columns=names, use_threads=False)
+            table = opened.read_row_group(self.group, columns=names, use_threads=False)
         if table.num_rows != self.rows:
             raise TableError(f"{quoted(self.path)} has changed: {table.num_rows} rows where there were {self.rows}")
         return table.to_pandas(ignore_metadata=True)
@@ -181,11 +180,7 @@ def of_files(paths: Sequence[str], client: Any) -> PartedTable:
         first = schema if first is None else first
         if (schema.names, schema.types) != (first.names, first.types):
             raise TableError(f"{quoted(path)} has other columns, or other types, than {quoted(paths[0])}")
-        ends = np.cumsum(sizes)
-        of_part = (ends - sizes) // ROWS  # a part has the row groups that begin in the same so many rows
-        for number in np.unique(of_part[np.array(sizes) > 0]):
-            groups = np.flatnonzero(of_part == number)
-            parts.append(Part(str(path), tuple(groups.tolist()), sum(sizes[k] for k in groups)))
+        parts += [Part(str(path), k, rows) for k, rows in enumerate(sizes) if rows]
     if not parts:
         raise TableError("the table has no rows")
     if names_of(first.names, Limits())[0] != first.names:

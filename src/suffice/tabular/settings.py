@@ -30,11 +30,9 @@ class NamedModel:
     estimator: str  # of scikit-learn, or `ElasticNetGLM`
     params: Mapping[str, Any]
     penalties: tuple[str, ...] = ("l1", "l2")
-    known: tuple[str, ...] = ()  # parts of the linear predictor that a column may give
 
 
 _SAGA = {"solver": "saga", "max_iter": 5000}
-_LOG = ("exposure", "offset")
 MODELS = {
     "logistic": NamedModel(
         "classification", "logistic regression, l1 and l2 penalty", "LogisticRegression", {"l1_ratio": 0.5, **_SAGA},
@@ -55,26 +53,25 @@ MODELS = {
     "lasso": NamedModel("regression", "linear regression, l1 penalty", "Lasso", {"max_iter": 50_000}, ("l1",)),
     "ridge": NamedModel("regression", "linear regression, l2 penalty", "Ridge", {}, ("l2",)),
     "poisson": NamedModel(
-        "regression", "Poisson regression of counts, l2 penalty", "PoissonRegressor", {"max_iter": 1000}, ("l2",), _LOG,
+        "regression", "Poisson regression of counts, l2 penalty", "PoissonRegressor", {"max_iter": 1000}, ("l2",),
     ),
     "gamma": NamedModel(
         "regression", "Gamma regression of positive numbers, l1 and l2 penalty", "ElasticNetGLM", {"family": "gamma"},
-        known=_LOG,
     ),
     "tweedie": NamedModel(
         "regression", "Tweedie regression of costs, many of them 0, l1 and l2 penalty", "ElasticNetGLM",
-        {"family": "tweedie"}, known=_LOG,
+        {"family": "tweedie"},
     ),
     "negative-binomial": NamedModel(
         "regression", "negative-binomial regression of counts, l1 and l2 penalty", "ElasticNetGLM",
-        {"family": "negative_binomial"}, known=_LOG,
+        {"family": "negative_binomial"},
     ),
     "cox": NamedModel(
         "regression", "Cox's proportional hazards for times until an event, l1 and l2 penalty", "ElasticNetGLM",
-        {"family": "cox"}, known=("offset",),
+        {"family": "cox"},
     ),
 }  # fmt: skip
-POSITIVE = ("gamma", "tweedie", "negative-binomial", "poisson")  # whose targets must not be negative
+POSITIVE = ("gamma", "tweedie", "negative-binomial", "poisson")  # with a log link: targets must not be negative
 SIGNED = ("elastic-net", "lasso", "ridge", *POSITIVE)  # whose coefficients may be kept from being negative
 USUAL: dict[Task, str] = {"classification": "logistic", "regression": "elastic-net"}
 
@@ -175,38 +172,33 @@ class Settings(ColumnSettings, TargetSettings):
     def __post_init__(self) -> None:
         for name, hint in get_type_hints(type(self)).items():
             from_plain(hint, getattr(self, name), name)
-        if self.task not in ("auto", "classification", "regression"):
-            raise ValueError(f"task must be auto, classification or regression, got {self.task!r}")
-        if self.model != "auto" and self.model not in MODELS:
-            raise ValueError(f"model must be auto, {', '.join(MODELS)}, got {self.model!r}")
-        if self.rare_classes not in ("join", "drop"):
-            raise ValueError(f"rare_classes must be join or drop, got {self.rare_classes!r}")
-        if self.min_class_size < 0 or (self.max_levels is not None and self.max_levels < 2):
-            name = "min_class_size must be 0" if self.min_class_size < 0 else "max_levels must be 2"
-            raise ValueError(f"{name} or more, got {min(self.min_class_size, self.max_levels or 0)}")
+        one_of = {"task": ("classification", "regression"), "model": tuple(MODELS), "rare_classes": ("join", "drop")}
+        for name, known in one_of.items():
+            known = known if name == "rare_classes" else ("auto", *known)
+            if (given := getattr(self, name)) not in known:
+                raise ValueError(f"{name} must be {', '.join(known[:-1])} or {known[-1]}, got {given!r}")
+        least = {"min_class_size": (self.min_class_size, 0), "max_levels": (self.max_levels, 2)}
+        for name, (value, low) in least.items():
+            if value is not None and value < low:
+                raise ValueError(f"{name} must be {low} or more, got {value}")
         if self.certify_global is not None:
             positive(self.certify_global, "certify_global")
         if not 2 <= self.cv <= 1000:
             raise ValueError(f"cv must be between 2 and 1000, got {self.cv}")
         if not 0 <= self.seed < 2**32:
             raise ValueError(f"seed must be between 0 and 2**32 - 1, got {self.seed}")
-        self._check_together()
-        _ = self.options
-
-    def _check_together(self) -> None:
-        """What does not go with what."""
         if (self.model == "cox") != (self.event is not None):
             raise ValueError("model cox needs --time and --event, and no other model takes them")
         if self.model == "cox" and self.test is not None:
             raise ValueError("--test cannot be measured for times until an event")
         for name in ("exposure", "offset"):
-            if getattr(self, name) is None:
-                continue
-            if self.model == "auto" or name not in MODELS[self.model].known:
-                fit = "poisson, gamma, tweedie or negative-binomial" + (" or cox" if name == "offset" else "")
-                raise ValueError(f"--{name} goes with --model {fit}, got {self.model}")
-            if self.groups is not None:
-                raise ValueError(f"--{name} does not go with --groups")
+            if getattr(self, name) is not None:
+                if self.model not in POSITIVE and (self.model, name) != ("cox", "offset"):
+                    fit = "poisson, gamma, tweedie or negative-binomial" + (" or cox" if name == "offset" else "")
+                    raise ValueError(f"--{name} goes with --model {fit}, got {self.model}")
+                if self.groups is not None:
+                    raise ValueError(f"--{name} does not go with --groups")
+        _ = self.options
 
     @property
     def table(self) -> str:
