@@ -13,7 +13,6 @@
     passes    how often X is read until the answer has an accuracy, as `suffice.certify` proves it, for suffice,
               dask-glm's (dask-ml's) ADMM and proximal gradient, and SGDClassifier.partial_fit, which are given the same
               ridge logistic regression. dask-glm's elastic net has a proximal operator that does nothing, hence no l1.
-    plan      `cluster_plan.py`: a simulation of jobs, compared with measured ones, and then asked about 10^9 rows.
     growth    rows from 10^4 to 10^7 in a file of float32, one process: seconds and peak memory of one certified solve.
 
 All data are synthetic. Needs the extra dask; dask-glm where it is installed.
@@ -34,7 +33,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import cluster_plan
 import dask
 import dask.array as da
 import numpy as np
@@ -324,8 +322,6 @@ def text(found: dict[str, Any]) -> str:
         rows = [[n, f"{r:.0f}", f"{i:.0f}" if i else "", f"{p:.1e}", f"{e:.1e}"] for n, r, i, p, e in found["passes"]]
         header = ["", "X is read", "inner passes", "proven distance", "distance"]
         parts += ["## Passes", "Distances are relative to the norm of the exact weights.", table(header, rows)]
-    if "plan" in found:
-        parts += cluster_plan.text(found["plan"])
     if "growth" in found:
         g = found["growth"]
         rows = [
@@ -345,7 +341,7 @@ def _short(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else f"{value:,}" if type(value) is int else str(value)
 
 
-SECTIONS = {"bits": bits, "memory": memory, "disk": disk, "passes": passes, "plan": cluster_plan.plan, "growth": growth}
+SECTIONS = {"bits": bits, "memory": memory, "disk": disk, "passes": passes, "growth": growth}
 
 
 def main() -> None:
@@ -353,13 +349,12 @@ def main() -> None:
     arguments.add_argument(
         "--only", nargs="*", choices=list(SECTIONS), default=[one for one in SECTIONS if one != "disk"]
     )
-    arguments.add_argument("--runs", type=Path, help="a folder of repeats for the plan: one is added, and all count")
     options = arguments.parse_args()
     path = options.out / "cluster_rows.json"
     found = json.loads(path.read_text()) if path.exists() and len(options.only) < len(SECTIONS) - 1 else {}
     found["provenance"] = provenance("dask", "distributed", "dask-glm")
     for name in options.only:
-        found[name] = cluster_plan.plan(options.runs) if name == "plan" else SECTIONS[name]()
+        found[name] = SECTIONS[name]()
         found.setdefault("commits", {})[name] = found["provenance"]["commit"]
         write_json(path, found)
         print(text(found))

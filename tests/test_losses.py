@@ -26,6 +26,7 @@ from suffice.prove.loss_at import LossAt
 from suffice.prove.scores import BRIER_CURVATURE, BrierScore, LogScore, SquaredScore
 from suffice.rows.design import Design
 from suffice.rows.rounding import norm_rounding
+from suffice.rows.sums import Chosen
 from suffice.terms import POISSON, RowBlocks
 from tests.reference import LONG, norm
 
@@ -319,7 +320,7 @@ def test_losses_of_a_fold_by_numbers_are_sums_over_its_rows_and_no_others(name, 
     numbers = np.arange(N) % 3
     rows, w = (numbers == 1) != complement, WEIGHTS["small"]
     blocks = Design.of(RowBlocks.of(X, block=7))
-    fold = blocks.fold(blocks.X.rows_of(numbers), 1, int(rows.sum()), complement=complement)
+    fold = Design.of(blocks.X, Chosen(N, int(rows.sum()), blocks.X.rows_of(numbers), 1, complement))
     of_fold, of_rows = FOLD_LOSSES[name](fold, slice(None)).at(w), FOLD_LOSSES[name](X[rows], rows).at(w)
     assert of_fold.residual == pytest.approx(of_rows.residual, rel=1e-12)
     assert of_fold.error(1e-3) == pytest.approx(of_rows.error(1e-3), rel=0.2)

@@ -43,7 +43,7 @@ from suffice.prove.scores import (
 )
 from suffice.rows.design import Design
 from suffice.rows.rounding import norm_rounding
-from suffice.rows.sums import Chosen, Even
+from suffice.rows.sums import Chosen
 
 __all__ = [
     "Brier",
@@ -146,15 +146,15 @@ class _Counted(_HeldOutLoss):
 
     score: Phi
 
-    def __init__(self, X: Any, y: Any, targets: Callable[[Any], Array], labels: bool) -> None:
+    def __init__(self, X: Any, y: Any, targets: Callable[[Any], Array]) -> None:
         design = _design(X)
         _counted(design)
-        self.held_out = HeldOut(design, design.rows.targets(y, targets, labels), self.score, counted=True)
+        self.held_out = HeldOut(design, design.rows.targets(y, targets), self.score, counted=True)
 
 
 class _LabelLoss(_Counted):
     def __init__(self, X: Any, y: Any, *, positive: Any = None) -> None:
-        super().__init__(X, y, partial(_signs, positive=positive), True)
+        super().__init__(X, y, partial(_signs, positive=positive))
 
 
 class Brier(_LabelLoss):
@@ -179,7 +179,7 @@ class SquaredError(_Counted):
     score = SquaredScore()
 
     def __init__(self, X: Any, y: Any) -> None:
-        super().__init__(X, y, Real().targets, False)
+        super().__init__(X, y, Real().targets)
 
 
 class SquaredErrors(_HeldOutLoss):
@@ -218,7 +218,7 @@ class Deviance(_HeldOutLoss):
         total = float(design.shape[0]) if sample_weight is None else _summed(sample_weight)
         total = float(getattr(design.weights, "count", total))
         offset = None if offset is None else design.rows.rows_of(offsets(offset, design.shape[0]))
-        y = design.rows.targets(y, family.targets, False)
+        y = design.rows.targets(y, family.targets)
         self.held_out = HeldOut(design, y, DevianceScore(family), total, offset=offset)
 
 
@@ -232,7 +232,7 @@ class _Multinomial(_HeldOutLoss):
         design, train = _design(X), problem.model()
         if design.rows.dear != train.design.rows.dear:
             raise TypeError("X and the problem's X must both be in blocks of rows, or neither")
-        y = design.rows.targets(y, partial(_numbers, problem.classes), True)
+        y = design.rows.targets(y, partial(_numbers, problem.classes))
         self.held_out = HeldOut(design, y, self.score, float(_counted(design)), train)
 
 
@@ -318,7 +318,7 @@ def _design(X: Any, sample_weight: Any = None) -> Design:
 def _counted(design: Design) -> int:
     """How many rows count."""
     weights = design.weights
-    if isinstance(weights, Even | Chosen):
+    if isinstance(weights, Chosen):
         return weights.count
     if hasattr(weights, "home") or np.ptp(host(weights)) != 0.0:
         raise ValueError("X must be a matrix or a design without sample weights, which losses do not have")

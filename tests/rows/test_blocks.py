@@ -13,7 +13,6 @@ from suffice import BilevelProblem, Options, Space, losses, problems, resume, so
 from suffice.executors import Processes
 from suffice.rows.blocks import RowBlocks
 from suffice.rows.design import Design
-from suffice.rows.margins import products_of
 from suffice.rows.norms import squared_norm_bound
 from tests.rows.test_design import attained
 
@@ -97,7 +96,7 @@ def test_folds_hold_targets_and_norms_of_rows_once():
 def test_folds_take_no_array_of_weights():
     rows = RowBlocks.of(X, block=10)
     parts = terms.row_folds(rows, 4)
-    assert rows._even is None
+    assert "_even" not in vars(rows)
     whole = Design.of(rows)
     assert parts[0][0].row_norms is whole.row_norms
     fresh = Design.of(RowBlocks.of(X, block=10)).survey
@@ -110,7 +109,7 @@ def test_margins_of_points_that_are_past_are_let_go_at_once(monkeypatch):
     known, most, answers = [], [0], RowBlocks.answers
 
     def counted(rows, requests):
-        known.extend(map(weakref.ref, products_of([one for request in requests for one in request.margins])))
+        known.extend(map(weakref.ref, [one for request in requests for one in request.products]))
         found = answers(rows, requests)
         most[0] = max(most[0], len({id(one()) for one in known if one() is not None and one().rows is not None}))
         return found

@@ -1,5 +1,11 @@
 """Rows on a cluster: the bits of one machine, whatever the workers and chunks, and whoever is lost on the way."""
 
+import json
+import os
+import platform
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -23,7 +29,7 @@ from suffice.rows import dask as cluster
 from suffice.rows.blocks import RowBlocks
 from suffice.rows.design import Design
 from suffice.rows.gram import Pull
-from suffice.rows.sums import View, tree, tree_roundings
+from suffice.rows.sums import Chosen, tree, tree_roundings
 
 da = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
@@ -156,7 +162,7 @@ def test_what_does_not_fit_into_the_workers_is_read_at_every_pass(client, monkey
     rows = Design.of(lazy).X
     for mark in tmp_path.iterdir():
         mark.unlink()
-    rows.run(Pull(), r=blocks.Even.over(ROWS))
+    rows.run(Pull(), r=Chosen(ROWS, ROWS))
     assert sorted(mark.name for mark in tmp_path.iterdir()) == ["0", "250", "500", "750"]
     assert solved(lazy, y, "newton") == solved(RowBlocks.of(X), y, "newton")
 
@@ -218,15 +224,18 @@ def test_a_term_of_a_sum_passes_no_more_roundings_than_are_counted():
     assert tree_roundings(1 << 20, 1 << 10) < 1 << 8
 
 
-def test_views_hold_what_they_say():
-    for rows in (slice(3, 10), slice(1, None, 3), slice(0, 0), slice(None)):
-        for complement in (False, True):
-            view, all_rows = View.of(rows, 20, complement=complement), np.zeros(20, dtype=bool)
-            all_rows[rows] = True
-            expected = ~all_rows if complement else all_rows
-            mask = np.concatenate([view.mask(0, 7), view.mask(7, 20)])
-            assert (mask == expected).all()
-            assert view.count(20) == expected.sum()
+def test_weights_of_folds_are_those_of_their_rows(client):
+    for interleaved in (False, True):
+        parts = terms.row_folds(RowBlocks.of(X), 3, interleaved=interleaved)
+        there = terms.row_folds(on_dask(X, 300), 3, interleaved=interleaved)
+        for k, pair in enumerate(parts):
+            held = (
+                np.arange(ROWS) % 3 == k if interleaved else np.isin(np.arange(ROWS), np.array_split(range(ROWS), 3)[k])
+            )
+            for design, twin, inside in zip(pair, there[k], (~held, held), strict=True):
+                expected = np.where(inside, 1.0 / inside.sum(), 0.0)
+                np.testing.assert_array_equal(design.here(design.weights), expected)
+                np.testing.assert_array_equal(twin.here(twin.weights), expected)
 
 
 few = slice(0, 300)
@@ -381,3 +390,42 @@ def test_scikit_learn_search_says_how_much_it_brings_here(client, monkeypatch):
     monkeypatch.setattr(given, "_memory", lambda: 40_000.0)
     with pytest.raises(ValueError, match=r"4\.8e-05 GB, and this machine.*has 4e-05.*tune_frame"):
         search.fit(on_dask(X, 100), counts)
+
+
+# Temporaries of a job: memory that is given back is used again.
+
+TASK = """
+import json, pickle, resource
+import numpy as np
+from types import SimpleNamespace
+from suffice.rows.dask import on_piece
+from suffice.rows.margins import PassRequest, Work
+
+class Temporaries:
+    reads, keeps = False, False
+    def __call__(self, block):
+        return sum(int(np.full(1 << 17, 1.0)[0]) for _ in range(100))  # 1 MB each
+
+def faults(function):
+    before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+    function()
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before
+
+def job():
+    X = SimpleNamespace(makes=(), shape=(10, 1))
+    work = Work(PassRequest(X, Temporaries(), (), {}))
+    assert on_piece(pickle.dumps((10, [work])), 0, 10, None, [[]]) == (100,)
+
+job()
+within = faults(job)
+print(json.dumps([within, resource.getpagesize()]))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other libraries have other rules")
+def test_a_temporary_is_mapped_once_for_a_job_and_not_each_time():
+    environment = {**os.environ, "MALLOC_TRIM_THRESHOLD_": "65536"}  # as Dask sets it for its workers
+    made = subprocess.run([sys.executable, "-c", TASK], env=environment, capture_output=True, text=True, check=True)
+    within, page = json.loads(made.stdout)
+    one = (1 << 20) // page
+    assert within < 10 * one

@@ -40,7 +40,7 @@ from suffice.models.margin_losses import LOGISTIC, SQUARED, Huber, Labelled, Mar
 from suffice.models.smooth import ImagedSmooth, Ridged
 from suffice.penalties.prox import L1, WeightedL1
 from suffice.rows.design import Design
-from suffice.rows.sums import Chosen, Even
+from suffice.rows.sums import Chosen
 from suffice.solvers.problem import Composite
 
 PENALTIES = ("l1", "l2")
@@ -142,9 +142,8 @@ class ElasticNetModel(ElasticNetProblem):
         self.design = design_of(X, sample_weight)
         self.loss = loss
         self.offset = None if offset is None else self.design.rows.rows_of(offsets(offset, self.design.shape[0]))
-        labelled = isinstance(loss, Labelled)
-        function = self._targets if labelled else getattr(loss, "targets", Real().targets)  # which travels
-        self.y = self.design.rows.targets(y, function, labelled)  # lives with X
+        function = self._targets if isinstance(loss, Labelled) else getattr(loss, "targets", Real().targets)
+        self.y = self.design.rows.targets(y, function)  # lives with X
 
     def _targets(self, y: Any) -> Array:
         targets, self.classes = signs(y)
@@ -334,6 +333,6 @@ def sharing_designs(problems: Sequence[LowerLevel]) -> tuple[LowerLevel, ...]:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, Even | Chosen) or isinstance(other, Even | Chosen):
+    if isinstance(one, Chosen) or isinstance(other, Chosen):
         return bool(one == other)
     return one is other or np.array_equal(host(one), host(other))

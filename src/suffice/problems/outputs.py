@@ -32,7 +32,7 @@ class ElasticNetMultinomial(GroupedPenalties):
 
     def __init__(self, X: Any, y: Any, *, intercept: bool = False, sample_weight: Any = None) -> None:
         self.design, self.intercept = design_of(X, sample_weight).with_weights_here(), intercept
-        self.y = self.design.rows.targets(y, self._numbers, True)  # numbers of classes
+        self.y = self.design.rows.targets(y, self._numbers)  # numbers of classes
         self.outputs, self.groups = len(self.classes), tuple(map(str, self.classes.tolist()))
         self.group = np.repeat(np.arange(self.outputs), self.design.shape[1])
         counts = self.model().seen if intercept else np.ones(1)

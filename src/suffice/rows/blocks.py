@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 from weakref import WeakValueDictionary
@@ -25,11 +26,12 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from suffice.arrays import Array, frozen, whole_number
-from suffice.rows.margins import Known, Margins, PassRequest, _Made, asked, combined, product, products_of, written
+from suffice.lazy import cached_property
+from suffice.rows.margins import Known, Making, Margins, PassRequest, Product, Work, as_block, asked, work_through
 from suffice.rows.rounding import block_length, dense_product
-from suffice.rows.sums import Block, Even, Job, Tree, one_thread, rows_from, tree
+from suffice.rows.sums import Block, Chosen, Job, one_thread, rows_from, tree
 
-LOCAL = ("_surveys", "_even", "_made", "_targets")  # what does not travel
+LOCAL = ("_surveys", "_even", "_made", "_targets", "_root")  # what does not travel
 BLOCK_BYTES = 1 << 23  # of float64 values at a time: 8 MB
 
 
@@ -44,6 +46,8 @@ class Blocked:
     dear: bool = True  # whether a pass over X is worth saving: rows are read from elsewhere, and nothing is asked twice
     at_hand: bool = False  # whether X is in main memory as a whole: rows and columns may be taken from it
     full: bool = False  # whether all entries are stored there, so that a dense part takes no more memory than X
+    makes: tuple[Callable[[Any], Array], ...] = ()  # what X is made by, one after the other, of the rows that are read
+    _root: Any = None
 
     @property
     def ndim(self) -> int:
@@ -55,12 +59,12 @@ class Blocked:
         if np.shape(w)[:1] != self.shape[1:]:
             raise ValueError(f"X has {self.shape[1]} columns, its factor has shape {np.shape(w)}")
         w = np.array(w, order="C")
-        known: WeakValueDictionary[Any, _Made] = self.__dict__.setdefault("_made", WeakValueDictionary())
+        known: WeakValueDictionary[Any, Product] = self.__dict__.setdefault("_made", WeakValueDictionary())
         key = w.tobytes(), w.shape, id(offset)
-        node = known.get(key)
-        if node is None:
-            known[key] = node = _Made(w, offset)
-        return Margins(self, node)
+        product = known.get(key)
+        if product is None:
+            known[key] = product = Product(w, offset)
+        return Margins(self, [(1.0, product)])
 
     def directions(self, W: Array) -> Any:
         """X W, for directions: nothing is remembered of it."""
@@ -76,7 +80,7 @@ class Blocked:
 
     def even(self) -> Any:
         """Weights of rows that are all alike."""
-        return Even.over(self.shape[0])
+        return Chosen(self.shape[0], self.shape[0])
 
     def known(self, image: Any) -> Known:
         """What was found out about these margins."""
@@ -95,7 +99,7 @@ class Blocked:
     @property
     def source(self) -> Any:
         """Whose rows are read: one pass over them serves all that is asked for at a time."""
-        return self
+        return self if self._root is None else self._root
 
     def answers(self, requests: Sequence[PassRequest]) -> list[Any]:
         """What `run` gives for each of these requests, which share their source."""
@@ -105,19 +109,14 @@ class Blocked:
         """Numbers that go with the rows, from an array of them, to be given to jobs."""
         raise NotImplementedError
 
-    def targets(self, y: Any, function: Callable[[Any], Array], labels: bool) -> Any:
-        """`function` of all y, to be given to jobs; with `labels` it depends on the set of different y as well, else
-        on each y alone."""
+    def targets(self, y: Any, function: Callable[[Any], Array]) -> Any:
+        """`function` of all y, to be given to jobs. What several problems and losses share is held once."""
         values = np.ascontiguousarray(function(self._checked(np.asarray(y))))
         key = values.dtype.str, blake2b(values.data, digest_size=16).digest()
-        return self._once(key, lambda: self.rows_of(frozen(values)))
-
-    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Targets that several problems and losses share are held once."""
         known: WeakValueDictionary[Any, Any] = self.source.__dict__.setdefault("_targets", WeakValueDictionary())
         found = known.get(key)
         if found is None:
-            known[key] = found = make()
+            known[key] = found = self.rows_of(frozen(values))
         return found
 
     def _checked(self, y: Any) -> Any:
@@ -129,14 +128,17 @@ class Blocked:
         """Numbers that go with the rows as an array."""
         raise NotImplementedError
 
-    def through(self, make: Callable[[Any], Array], columns: int) -> Blocked:
+    def through(self, make: Callable[[Any], Array], columns: int) -> Any:
         """Another matrix, of which `make` gives the rows from those of this one, block by block, whenever they are
         needed: a preparation that takes no memory."""
-        raise NotImplementedError
+        other = type(self).__new__(type(self))
+        vars(other).update({name: value for name, value in vars(self).items() if name not in LOCAL})
+        other.shape, other.makes, other._root = (self.shape[0], columns), (*self.makes, make), self.source
+        return other
 
     def product(self, w: Array) -> Array:
         """X w, for a vector or a matrix w, as an array."""
-        return self.gathered(self.run(KeptMargins(), [self.margins(w)])[0])
+        return self.gathered(self.run(Making(np.asarray(w)))[0])
 
     def fingerprint(self) -> dict[str, Any]:
         """What a journal compares: every entry, whatever file or chunk it lies in."""
@@ -145,37 +147,11 @@ class Blocked:
 
 
 @dataclass(frozen=True)
-class KeptMargins(Job):
-    """Margins as they are, to be gathered."""
-
-    reads = False
-    keeps = True
-
-    def __call__(self, block: Block) -> tuple[Array, int]:
-        return block.margins[0], 0
-
-
-@dataclass(frozen=True)
 class Digest(Job):
     """Of every entry, block by block."""
 
     def __call__(self, block: Block) -> list[str]:
         return [blake2b(block.X.data, digest_size=16).hexdigest()]
-
-
-class Reader:
-    """A block that is read when it is asked for, once."""
-
-    __slots__ = ("X", "block", "place")
-
-    def __init__(self, X: RowBlocks, place: slice) -> None:
-        self.X, self.place = X, place
-        self.block: Array | None = None
-
-    def __call__(self) -> Array:
-        if self.block is None:
-            self.block = self.X.block_at(self.place)
-        return self.block
 
 
 class RowBlocks(Blocked):
@@ -192,10 +168,9 @@ class RowBlocks(Blocked):
         self.rows = rows
         self.shape = whole_number(shape[0], "rows", least=1), whole_number(shape[1], "columns", least=1)
         self.block = block_rows(self.shape, block)
-        self._even: Array | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in LOCAL} | {"_even": None}
+        return {name: value for name, value in vars(self).items() if name not in LOCAL}
 
     @classmethod
     def of(cls, source: Any, *, block: int | None = None) -> RowBlocks:
@@ -242,28 +217,22 @@ class RowBlocks(Blocked):
 
     def block_at(self, place: slice) -> Array:
         """The rows that stand there."""
-        return as_block(self.rows(place.start, place.stop), place.start, place.stop, self.shape[1])
+        read = partial(self.rows, place.start, place.stop)
+        return as_block(read, place.start, place.stop, self.shape[1], self.makes)
 
     def answers(self, requests: Sequence[PassRequest]) -> list[Any]:
-        new = {id(one): one for request in requests for one in products_of(request.margins) if one.rows is None}
-        fresh = {key: np.empty((self.shape[0], *one.w.shape[1:])) for key, one in new.items()}
-        parts = [_Answer(request, fresh) for request in requests]
-        with one_thread():
-            for place in self.places():
-                read = Reader(self, place)
-                for key, one in new.items():
-                    fresh[key][place] = product(read(), one.w, rows_from(one.offset, place))
-                for part in parts:
-                    part.take(place, read)
-        for key, one in new.items():
-            one.rows = fresh[key]
-        return [part.result() for part in parts]
+        made, works = Work.all_of(requests)
+        work_through([*made.values(), *works], 0, self.shape[0], self.block, self.rows)
+        for one, work in made.items():
+            one.rows = work.kept
+        return [work.result() for work in works]
+
+    @cached_property
+    def _even(self) -> Array:
+        return np.full(self.shape[0], 1.0 / self.shape[0])
 
     def even(self) -> Array:
-        # An array, always the same one: models that know nothing of blocks take it as it is.
-        if self._even is None:
-            self._even = np.full(self.shape[0], 1.0 / self.shape[0])
-        return self._even
+        return self._even  # an array, always the same one: models that know nothing of blocks take it as it is
 
     def rows_of(self, values: Any) -> Array:
         return np.asarray(values)
@@ -279,64 +248,11 @@ class RowBlocks(Blocked):
             result[:, place] = self @ block.T
         return result
 
-    def through(self, make: Callable[[Any], Array], columns: int) -> RowBlocks:
-        """Another matrix, of which `make` gives the rows from those of this one, whenever they are needed."""
-        return RowBlocks(_Through(self, make), (self.shape[0], columns), block=self.block)
-
-
-@dataclass(frozen=True, eq=False)
-class _Through:
-    """Rows that are made of others."""
-
-    X: RowBlocks
-    make: Callable[[Any], Array]
-
-    def __call__(self, start: int, stop: int) -> Array:
-        return self.make(self.X.block_at(slice(start, stop)))
-
-
-class _Answer:
-    """What one request gets, block by block."""
-
-    def __init__(self, request: PassRequest, fresh: Mapping[int, Array]) -> None:
-        products = products_of(request.margins)
-        self.job, self.given, self.sum = request.job, request.given, Tree()
-        self.rows = [fresh[id(one)] if one.rows is None else one.rows for one in products]
-        places = {id(each): k for k, each in enumerate(products)}
-        self.texts = [written(one.node, places) for one in request.margins]
-        self.total = request.X.shape[0]
-        self.kept: Array | None = None
-
-    def take(self, place: slice, read: Callable[[], Array]) -> None:
-        parts = [rows[place] for rows in self.rows]
-        here = {name: rows_from(value, place) for name, value in self.given.items()}
-        found = self.job(Block(place.start, place.stop, read, here, [combined(text, parts) for text in self.texts]))
-        if self.job.keeps:
-            kept, found = found
-            if self.kept is None:  # in one piece from the start: parts would leave holes in the memory
-                self.kept = np.empty((self.total, *kept.shape[1:]), dtype=kept.dtype)
-            self.kept[place] = kept
-        self.sum.add(found)
-
-    def result(self) -> Any:
-        return (self.kept, self.sum.total()) if self.job.keeps else self.sum.total()
-
 
 def block_rows(shape: tuple[int, int], block: int | None = None) -> int:
     """The number of rows of a block of a matrix of this shape, wherever it is: `block`, or BLOCK_BYTES of them."""
     fitting = max(BLOCK_BYTES // (8 * shape[1]), 1)
     return min(fitting if block is None else whole_number(block, "block", least=1), shape[0])
-
-
-def as_block(rows: Any, start: int, stop: int, columns: int) -> Array:
-    """Rows start..stop-1 of X as float64, in one piece of memory."""
-    try:
-        block: Array = np.require(rows, dtype=np.float64, requirements=["C", "A"])
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"X must be a matrix of real numbers, rows {start} to {stop - 1} are not") from error
-    if block.shape != (stop - start, columns):
-        raise ValueError(f"rows({start}, {stop}) must have shape {(stop - start, columns)}, got {block.shape}")
-    return block
 
 
 class _Transposed:

@@ -13,14 +13,17 @@ vector. All of it are tasks that Dask knows the making of: what is lost with a w
 
 from __future__ import annotations
 
+import ctypes
 import math
+import pickle
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from hashlib import blake2b
 from importlib import import_module
-from itertools import count
+from itertools import count, islice
 from typing import Any
 from uuid import uuid4
 from weakref import WeakValueDictionary
@@ -28,21 +31,11 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from suffice.arrays import Array
-from suffice.rows.blocks import LOCAL, Blocked, RowBlocks, block_rows
-from suffice.rows.margins import PassRequest, products_of, written
-from suffice.rows.pieces import (
-    Labels,
-    Mapped,
-    Relabelled,
-    RowDigest,
-    Spec,
-    _itself,
-    _Nothing,
-    on_piece,
-    totals_of,
-)
-from suffice.rows.sums import Chosen, Even, joined, tree
+from suffice.rows.blocks import Blocked, RowBlocks, block_rows
+from suffice.rows.margins import PassRequest, Work, work_through
+from suffice.rows.sums import Chosen, joined, tree
 
+TRIM, MMAP = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of <malloc.h>
 PIECE_BYTES = 1 << 26  # of float64 values of a piece that is read at every pass: 64 MB,
 HELD_BYTES = 1 << 29  # and of one that is held: a scheduler takes its time for every piece
 PIECES_IN_MEMORY = 16  # that a worker has room for, at least
@@ -69,11 +62,15 @@ class PieceRows:
 
     def fingerprint(self) -> dict[str, Any]:
         """What a journal compares: every value."""
-        digests = self.home.run(RowDigest(), rows=self)
-        return {"values": blake2b("".join(digests).encode(), digest_size=16).hexdigest()}
+        return {"values": blake2b(np.ascontiguousarray(self.home.gathered(self)).data, digest_size=16).hexdigest()}
 
-    def argument(self, piece: int) -> Any:
-        return self.futures[piece], self.place, None
+
+@dataclass(frozen=True)
+class Kept:
+    """What a task leaves behind: numbers that stay with the rows, and its parts of the sums."""
+
+    rows: tuple[Array, ...]
+    totals: tuple[Any, ...]
 
 
 class ClusterRows(Blocked):
@@ -91,8 +88,7 @@ class ClusterRows(Blocked):
         self.client = client
         self.shape = int(X.shape[0]), int(X.shape[1])
         self.block = block_rows(self.shape, block)
-        self._root, self._passes = self, 0
-        self.make: Callable[[Any], Array] | None = None
+        self._passes = 0
         workers = client.scheduler_info(n_workers=-1)["workers"].values()
         threads = sum(worker["nthreads"] for worker in workers) or 1
         limits = [worker["memory_limit"] or math.inf for worker in workers]
@@ -112,13 +108,6 @@ class ClusterRows(Blocked):
             else:
                 self._pieces = cut.to_delayed().ravel()
 
-    def through(self, make: Callable[[Any], Array], columns: int) -> ClusterRows:
-        """`make` travels to the workers."""
-        other = ClusterRows.__new__(ClusterRows)
-        vars(other).update({name: value for name, value in vars(self).items() if name not in LOCAL})
-        other.shape, other.make = (self.shape[0], columns), make
-        return other
-
     def __getstate__(self) -> Any:
         raise TypeError("rows on a cluster cannot be sent elsewhere: leave executor=None, the cluster does the work")
 
@@ -129,67 +118,67 @@ class ClusterRows(Blocked):
         )
 
     @property
-    def source(self) -> Any:
-        return self._root
-
-    @property
     def passes(self) -> int:
         """How often the rows were read, whatever they were made into."""
-        return int(self._root._passes)
+        return int(self.source._passes)
 
     def answers(self, requests: Sequence[PassRequest]) -> list[Any]:
-        """One task for each piece does all that is asked for, with two exceptions: margins that a job needs beside
-        others that are there, and what stays beside what does not, are made by tasks of their own. What stays would
-        else depend on all that it was made along with, and be made again, or remembered, with it."""
-        units = [
-            _Unit(request, [one for one in products_of(request.margins) if one.rows is None]) for request in requests
-        ]
-        alone: list[_Unit] = []
-        for unit in units:
-            if len(unit.new) > 1 or (unit.new and len(products_of(unit.request.margins)) > 1):
-                alone += [_Unit(PassRequest(unit.request.X, _Nothing(), (), {}), [one]) for one in unit.new]
-                unit.new = []
-        all_units = [*alone, *units]
-        groups = [[unit for unit in all_units if unit.kind == kind] for kind in KINDS]
+        """Three tasks for each piece at most: those that leave margins there need none that are there already, since
+        these would be made again, or remembered, with them. A piece that is not held is read once for all."""
+        made, works = Work.all_of(requests)
+        groups: list[list[Work]] = [list(made.values()), [], []]
+        for work in works:
+            fresh = all(isinstance(one, Work) for one in work.sources[len(work.names) :])
+            groups[1 if work.job.keeps else 0 if fresh else 2].append(work)
+        for number, group in enumerate(groups):
+            for k, work in enumerate(group):
+                work.place = number, k
+        self.source._passes += any(work.job.reads for group in groups for work in group)
+        tasks: list[list[Any]] = []
         with _talking(self.client), _quiet():
-            started = [(group, self._start(group)) for group in groups if group]
-            gathered = self.client.gather([totals for _, totals in started])
-        for (group, _), totals in zip(started, gathered, strict=True):
-            for unit, total in zip(group, tree(totals), strict=True):
-                unit.total = total
-        return [unit.answer for unit in units]
+            for group in groups:
+                tasks.append(self._tasks(group, tasks) if group else [])
+            every = [one for of_group in tasks for one in of_group]
+            started = iter(every if self.held else self.client.compute(every))
+            futures = [tuple(islice(started, len(of_group))) for of_group in tasks]
+            sums = [group[len(made) if group is groups[0] else 0 :] for group in groups]
+            parts = [
+                self._totals(group, of) if some else [] for group, of, some in zip(groups, futures, sums, strict=True)
+            ]
+            totals = [tree(found) if found else () for found in self.client.gather(parts)]
+        for one, work in made.items():
+            one.rows = PieceRows(self, futures[0], work.place[1])
+        return [
+            (PieceRows(self, futures[1], k), totals[1][k]) if number == 1 else totals[number][k]
+            for number, k in (work.place for work in works)
+        ]
 
-    def _start(self, units: Sequence[_Unit]) -> list[Any]:
-        """One task for each piece, under way: futures of its sums, one for each unit."""
-        specs = [unit.spec for unit in units]
-        reads = any(unit.reads for unit in units)
-        self._root._passes += reads
-        text: Any = _packed(specs)
+    def _tasks(self, works: Sequence[Work], before: Sequence[Sequence[Any]]) -> list[Any]:
+        """A task for each piece that does all of these, and may need what those before leave: under way, if pieces are
+        held."""
+        text: Any = import_module("distributed.protocol.pickle").dumps((self.block, works))
         if len(text) > LARGE:  # travels once, not with every task
             text = self.client.submit(_itself, text, pure=False)
-        tasks = []
-        for k, (start, stop) in enumerate(self.places):
-            given = [[_argument(one, k, slice(start, stop)) for one in unit.given] for unit in units]
-            known = [[_argument(one.rows, k, slice(start, stop)) for one in unit.known] for unit in units]
-            tasks.append((text, start, stop, self._pieces[k] if reads else None, given, known))
-        futures = self._submitted(on_piece, tasks, delayed=reads and not self.held)
-        place = 0
-        for unit, spec in zip(units, specs, strict=True):
-            unit.leave(futures, place)
-            place += spec.stays
-        totals = self._mapped(totals_of, [(one,) for one in futures]) if place else list(futures)
-        if 8 * sum(getattr(spec.job, "size", 0) for spec in specs) > LARGE:
-            while len(totals) > 1:  # joined on the workers
+        reads, tasks = any(work.job.reads for work in works), []
+        for piece, (start, stop) in enumerate(self.places):
+            sources = [[_argument(one, piece, slice(start, stop), before) for one in work.sources] for work in works]
+            X = self._pieces[piece] if reads else None
+            tasks.append((text, start, stop, X, sources))
+        if self.held:
+            return self._mapped(on_piece, tasks)
+        dask: Any = import_module("dask")
+        do = dask.delayed(on_piece, pure=False)
+        return [do(*task, dask_key_name=_key()) for task in tasks]
+
+    def _totals(self, works: Sequence[Work], futures: Sequence[Any]) -> list[Any]:
+        """Futures of sums, joined on the workers where they are large."""
+        keeps = any(work.job.keeps for work in works)
+        totals = self._mapped(totals_of, [(one,) for one in futures]) if keeps else list(futures)
+        if 8 * sum(getattr(work.job, "size", 0) for work in works) > LARGE:
+            while len(totals) > 1:
                 pairs = list(zip(totals[::2], totals[1::2], strict=False))
                 totals = self._mapped(joined, pairs) + totals[2 * len(pairs) :]
         return totals
-
-    def _submitted(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], *, delayed: bool) -> Any:
-        if not delayed:
-            return tuple(self._mapped(function, tasks))
-        dask: Any = import_module("dask")
-        ones = [dask.delayed(function, pure=False)(*task, dask_key_name=_key()) for task in tasks]
-        return tuple(self.client.compute(ones, optimize_graph=True))
 
     def _mapped(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
         """One message for all."""
@@ -197,102 +186,17 @@ class ClusterRows(Blocked):
         return self.client.map(function, *zip(*tasks, strict=True), key=keys, pure=False)  # type: ignore[no-any-return]
 
     def rows_of(self, values: Any) -> PieceRows:
-        """Numbers, or labels, of all rows: an array, or a `dask.array` of any chunks."""
-        from suffice.rows.given import is_dask
-
+        values = np.asarray(values)
         with _talking(self.client), _quiet():
-            if is_dask(values):
-                distributed: Any = import_module("distributed")
-                whole = {axis: -1 for axis in range(1, values.ndim)}
-                cut = self.client.persist(_known(values).rechunk({0: self.piece, **whole}, method="tasks"))
-                pieces = sorted(distributed.futures_of(cut), key=lambda one: one.key[1])
-            else:
-                values = np.asarray(values)
-                pieces = self._mapped(_itself, [(values[a:b],) for a, b in self.places])
-        return PieceRows(self, tuple(pieces))
+            return PieceRows(self, tuple(self._mapped(_itself, [(values[a:b],) for a, b in self.places])))
 
     def gathered(self, rows: Any) -> Array:
-        if isinstance(rows, Even):
-            return rows.rows(0, self.shape[0])
         if isinstance(rows, Chosen):
-            return rows.of(self.gathered(rows.numbers))
+            numbers = None if rows.numbers is None else self.gathered(rows.numbers)
+            return replace(rows, numbers=numbers).at(slice(0, self.shape[0]))
         with _talking(self.client):
             parts = self.client.gather(list(rows.futures))
         return np.concatenate([part if rows.place is None else part.rows[rows.place] for part in parts])
-
-    def targets(self, y: Any, function: Callable[[Any], Array], labels: bool) -> Any:
-        from suffice.rows.given import as_dask, is_dask
-
-        y = as_dask(y)
-        if not is_dask(y):
-            return super().targets(y, function, labels)
-        y = self._checked(_known(y))
-        raw = self._once(y.name, lambda: self.rows_of(y))
-        if labels:
-            found = np.array(sorted(set(self.run(Labels(), y=raw))), dtype=y.dtype)
-            job: Any = Relabelled(found, function(found))
-            key: Any = (y.name, tuple(job.targets))
-        else:
-            job, key = Mapped(function), (y.name, _packed(function))
-        return self._once(key, lambda: self.run(job, y=raw)[0])
-
-
-KINDS = ((True, False), (True, True), (False, True), (False, False))  # makes margins, keeps: in this order
-
-
-class _Unit:
-    """A request on its way: `new` are the margins that it makes."""
-
-    def __init__(self, request: PassRequest, new: list[Any]) -> None:
-        self.request, self.new = request, new
-        self.total: Any = None
-        self.rows: PieceRows | None = None
-
-    @property
-    def kind(self) -> tuple[bool, bool]:
-        return bool(self.new), bool(self.request.job.keeps)
-
-    @property
-    def reads(self) -> bool:
-        return bool(self.new) or self.request.job.reads
-
-    @property
-    def known(self) -> list[Any]:
-        """Margins that are there."""
-        return [one for one in products_of(self.request.margins) if one not in self.new]
-
-    @property
-    def given(self) -> list[Any]:
-        """What goes with the rows, offsets of new margins last."""
-        return [*self.request.given.values(), *(one.offset for one in self.new if one.offset is not None)]
-
-    @property
-    def spec(self) -> Spec:
-        X, order = self.request.X, {id(one): k for k, one in enumerate([*self.new, *self.known])}
-        assert isinstance(X, ClusterRows)
-        return Spec(
-            self.request.job,
-            X.block,
-            X.shape[1],
-            tuple(one.w for one in self.new),
-            tuple(one.offset is not None for one in self.new),
-            tuple(written(one.node, order) for one in self.request.margins),
-            tuple(self.request.given),
-            X.make,
-        )
-
-    def leave(self, futures: tuple[Any, ...], place: int) -> None:
-        """What stays with the rows has these futures, from this place on."""
-        X = self.request.X
-        assert isinstance(X, ClusterRows)
-        for k, one in enumerate(self.new):
-            one.rows = PieceRows(X, futures, place + k)
-        if self.request.job.keeps:
-            self.rows = PieceRows(X, futures, place + len(self.new))
-
-    @property
-    def answer(self) -> Any:
-        return (self.rows, self.total) if self.request.job.keeps else self.total
 
 
 def rows_of(X: Any) -> Blocked:
@@ -335,19 +239,47 @@ def _known(X: Any) -> Any:
     return X.compute_chunk_sizes() if any(math.isnan(size) for size in X.shape) else X
 
 
-def _argument(value: Any, piece: int, place: slice) -> Any:
-    """What goes with the rows of a piece, fit for travelling: an array of all rows goes in parts."""
-    if isinstance(value, np.ndarray):
-        return value[place]
-    if isinstance(value, Chosen) and isinstance(value.numbers, PieceRows):
-        return (*value.numbers.argument(piece)[:2], replace(value, numbers=None))
-    return value.argument(piece) if isinstance(value, PieceRows) else value
+def _argument(value: Any, piece: int, place: slice, before: Sequence[Sequence[Any]]) -> Any:
+    """What goes with the rows of a piece, fit for travelling: an array of all rows goes in parts, what a task has left
+    behind, or will, as that, with its place and the rule that reads it; None is the task itself."""
+    if isinstance(value, Work):
+        group, k = value.place
+        return before[group][piece] if group < len(before) else None, k, None
+    if isinstance(value, PieceRows):
+        return value.futures[piece], value.place, None
+    if isinstance(value, Chosen) and value.numbers is not None:
+        return *_argument(value.numbers, piece, place, before)[:2], replace(value, numbers=None)
+    return value[place] if isinstance(value, np.ndarray) else value
 
 
-def _packed(value: Any) -> bytes:
-    """For `pickle.loads`; classes of a notebook, which workers cannot import, travel whole."""
-    text: bytes = import_module("distributed.protocol.pickle").dumps(value)
-    return text
+def on_piece(text: bytes, start: int, stop: int, X: Any, sources: Sequence[Sequence[Any]]) -> Any:
+    """All works on a piece: their parts of the sums, with what stays where anything does. In a worker."""
+    block, works = pickle.loads(text)
+    keep_memory()
+    for work, given in zip(works, sources, strict=True):
+        work.sources = [_resolved(one, works) for one in given]
+    work_through(works, start, stop, block, lambda first, last: X[first - start : last - start])
+    totals = tuple(work.sum.total() for work in works)
+    return Kept(tuple(work.kept for work in works), totals) if any(work.job.keeps for work in works) else totals
+
+
+def _resolved(value: Any, works: Sequence[Work]) -> Any:
+    if not isinstance(value, tuple):
+        return value
+    rows, place, rule = value
+    if rows is None:
+        return works[place]
+    rows = np.require(rows if place is None else rows.rows[place], requirements=["C", "A"])
+    return rows if rule is None else replace(rule, numbers=rows)
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def totals_of(kept: Kept) -> Any:
+    """What travels."""
+    return kept.totals
 
 
 def _key() -> str:
@@ -374,3 +306,13 @@ def _talking(client: Any) -> Iterator[None]:
             f"reached any more ({type(error).__name__}): finished evaluations are in the journal, if there is one, and "
             "suffice.resume goes on from there on another cluster"
         ) from error
+
+
+@cache
+def keep_memory() -> None:
+    """Memory that a job gives back is there for its next temporaries: 64 MB at most. The C library of Linux learns
+    that by itself, but Dask turns it off in its workers, and each temporary of 128 kB would be mapped, and cleared,
+    anew: as much work again as a job's own."""
+    with suppress(OSError, TypeError, AttributeError):  # not glibc
+        for threshold, size in ((MMAP, 1 << 25), (TRIM, 1 << 26)):
+            ctypes.CDLL(None).mallopt(threshold, size)

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from suffice.arrays import EPS, Array, host, like, lives_elsewhere, namespace, norm, whole_number
 from suffice.lazy import cached_property
 from suffice.rows.blocks import Blocked
-from suffice.rows.given import _in_blocks, as_dask, is_dask
+from suffice.rows.given import _in_blocks
 from suffice.rows.gram import arrays_of, gram
 from suffice.rows.margins import Known
 from suffice.rows.memory import Adjoint, InMemory, adjoint
@@ -26,7 +26,7 @@ from suffice.rows.norms import (
     squared_norm_bound,
 )
 from suffice.rows.rounding import TINY, gamma
-from suffice.rows.sums import Chosen, Even, View
+from suffice.rows.sums import Chosen
 
 KEPT_GRAM = 0.7  # of the memory of X: the largest Gram matrix that is kept
 OF_FACTORS = 8  # roundings of a_i, of psi', of their product, and of what is added to the sum
@@ -79,7 +79,7 @@ class Design:
         if not finite:
             raise ValueError("X must be finite, got NaN or infinite entries")
         rows = X.shape[0]
-        if isinstance(sample_weight, Even | Chosen):  # a rule, of blocks
+        if isinstance(sample_weight, Chosen):  # a rule, of blocks
             return cls(X, sample_weight)._surveyed()
         if sample_weight is None:
             if isinstance(X, Blocked):
@@ -99,21 +99,10 @@ class Design:
 
     def matrix_of(self, Y: Any) -> tuple[Any, int]:
         """Y, an array or a `dask.array` of N x t, to go with the rows of X, and t."""
-        Y = as_dask(Y)
-        if not is_dask(Y):
-            Y = np.ascontiguousarray(Y, dtype=np.float64)
-        elif math.isnan(Y.shape[0]):  # until the parts of a file are counted
-            Y = Y.compute_chunk_sizes()
+        Y = np.ascontiguousarray(Y, dtype=np.float64)
         if Y.ndim != 2 or Y.shape[1] < 1 or Y.shape[0] != self.shape[0]:
             raise ValueError(f"Y must be finite, with one of {self.shape[0]} rows for each of X, got {Y.shape}")
-        return self.rows.rows_of(Y.astype(np.float64)), int(Y.shape[1])
-
-    def only(self, rows: slice, *, complement: bool = False) -> Design:
-        """The same matrix, of which these rows count, equally, or all others: for blocks of rows. Nothing is copied.
-        Targets that go with it are those of all rows."""
-        if not isinstance(self.X, Blocked):
-            raise TypeError("a view of rows goes with X in blocks of rows: suffice.terms.RowBlocks, or a dask.array")
-        return Design(self.X, Even.over(self.shape[0], View.of(rows, self.shape[0], complement=complement)))
+        return self.rows.rows_of(Y), int(Y.shape[1])
 
     def columns(self, these: Any) -> Design:
         """The same rows with these columns, in the order in which X is stored."""
@@ -125,14 +114,9 @@ class Design:
         """The same rows with weights in main memory, for models whose margins are NumPy's wherever X lives."""
         return Design(self.X, host(self.weights)) if lives_elsewhere(self.X) else self
 
-    def fold(self, numbers: Any, k: int, count: int, *, complement: bool = False) -> Design:
-        """The same, of which the `count` rows with number k count, or those with another: `numbers` go with the rows
-        (`Blocked.rows_of`)."""
-        return Design(self.X, Chosen(numbers, k, complement, count))
-
     def of_rows(self, values: Array) -> Any:
         """Numbers that go with the rows, where the weights live; those that several problems share are held once."""
-        return self.X.targets(values, as_given, False) if isinstance(self.X, Blocked) else like(values, self.weights)
+        return self.X.targets(values, np.asarray) if isinstance(self.X, Blocked) else like(values, self.weights)
 
     def here(self, values: Any) -> Array:
         """Numbers that go with the rows as an array of NumPy's."""
@@ -149,7 +133,7 @@ class Design:
         if not isinstance(self.X, Blocked):
             return Surveyed.of(self, None)
         known: dict[Any, tuple[Any, Surveyed]] = self.X.__dict__.setdefault("_surveys", {})
-        key = self.weights if isinstance(self.weights, Even) else id(self.weights)  # held, so that it stays its own
+        key = self.weights if isinstance(self.weights, Chosen) else id(self.weights)  # held, so that it stays its own
         if key not in known:
             known[key] = self.weights, Surveyed.of(self, next((found for _, found in known.values()), None))
         return known[key][1]
@@ -307,10 +291,6 @@ def largest_matrix(design: Design, outputs: int = 1) -> int:
     return math.isqrt(max(int(0.75 * MEMORY * size * outputs), SMALL) // 32)
 
 
-def as_given(values: Any) -> Any:
-    return values
-
-
 def row_folds(X: Any, folds: int, *, interleaved: bool = False) -> list[tuple[Design, Design]]:
     """(training rows, held-out rows) of every fold, as views of one X in blocks of rows: a `dask.array`, a
     `numpy.memmap`, a `suffice.terms.RowBlocks`, or the `design` of a problem. Each is to be given to problems and
@@ -320,12 +300,16 @@ def row_folds(X: Any, folds: int, *, interleaved: bool = False) -> list[tuple[De
     """
     X = X if isinstance(X, Design) else _in_blocks(X)
     if isinstance(X, Blocked):  # weights that are a rule take no memory
-        whole = Design(X, Even.over(X.shape[0]))._surveyed()
-    else:
-        whole = X if isinstance(X, Design) else Design.of(X)
-    N = whole.shape[0]
+        X = Design(X, Chosen(X.shape[0], X.shape[0]))._surveyed()
+    elif not isinstance(X, Design) or not isinstance(X.X, Blocked):
+        raise TypeError("a view of rows goes with X in blocks of rows: suffice.terms.RowBlocks, or a dask.array")
+    N, rows = X.shape[0], X.rows
     if whole_number(folds, "folds", least=1) < 2 or folds > N:
         raise ValueError(f"folds must be at least 2 and at most the number of rows, {N}, got {folds!r}")
-    ends = np.cumsum([0, *(N // folds + (k < N % folds) for k in range(folds))]).tolist()
-    parts = [slice(k, None, folds) if interleaved else slice(ends[k], ends[k + 1]) for k in range(folds)]
-    return [(whole.only(part, complement=True), whole.only(part)) for part in parts]
+    counts = [len(range(k, N, folds)) for k in range(folds)]
+    held = np.arange(N) % folds if interleaved else np.repeat(np.arange(folds), counts)
+    numbers = rows.rows_of(held.astype(np.int32))
+    return [
+        (Design(rows, Chosen(N, N - count, numbers, k, complement=True)), Design(rows, Chosen(N, count, numbers, k)))
+        for k, count in enumerate(counts)
+    ]

@@ -10,14 +10,18 @@ depend on a clock, and a computation alone gives the same bits.
 
 from __future__ import annotations
 
+import operator
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
+from functools import cache, partial, reduce
 from typing import Any, TypeVar
 
+import numpy as np
+
 from suffice.arrays import Array
-from suffice.rows.sums import Job
+from suffice.rows.sums import Block, Job, Tree, one_thread, rows_from
 
 T = TypeVar("T")
 
@@ -42,7 +46,7 @@ class Known(dict[Any, Any]):
 
 
 @dataclass(eq=False)
-class _Made:
+class Product:
     """X w, plus an offset: made when it is needed first; `rows` is then where it is kept. `known` holds what else was
     found out about w."""
 
@@ -54,44 +58,64 @@ class _Made:
 
 @dataclass(frozen=True, eq=False)
 class Margins:
-    """A linear combination of products X_k w_k with blocks of rows."""
+    """A linear combination of products X w_k with blocks of rows, each with its share."""
 
     X: Any
-    node: Any  # a product, or an operation on two nodes
+    parts: Sequence[tuple[float, Product]]
     _known: Known = field(default_factory=Known)
 
     __array_ufunc__ = None  # numpy would take it apart
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return (self.X.shape[0], *products_of([self])[0].w.shape[1:])
+        return (self.X.shape[0], *self.parts[0][1].w.shape[1:])
 
     @property
     def is_product(self) -> bool:
-        return isinstance(self.node, _Made)
+        return len(self.parts) == 1 and self.parts[0][0] == 1.0
 
     @property
     def w(self) -> Array:
         """The weights whose product this is, but for rounding and offsets."""
-        products = products_of([self])
-        places = {id(one): k for k, one in enumerate(products)}
-        return combined(written(self.node, places), [one.w for one in products])
+        return combined([(share, one.w) for share, one in self.parts])
 
     @property
     def known(self) -> Known:
         """What was found out about them; the same for all that are one product."""
-        return self.node.known if isinstance(self.node, _Made) else self._known
+        return self.parts[0][1].known if self.is_product else self._known
 
     def __add__(self, other: Margins) -> Margins:
-        return Margins(self.X, ("+", self.node, other.node))
+        shares: dict[int, tuple[float, Product]] = {}
+        for share, one in (*self.parts, *other.parts):
+            shares[id(one)] = shares.get(id(one), (0.0, one))[0] + share, one
+        left = [part for part in shares.values() if part[0] != 0.0]
+        return Margins(self.X, left or list(shares.values())[:1])
 
     def __sub__(self, other: Margins) -> Margins:
-        return Margins(self.X, ("-", self.node, other.node))
+        return self + other * -1.0
 
     def __mul__(self, factor: float) -> Margins:
-        return Margins(self.X, ("*", float(factor), self.node))
+        return Margins(self.X, [(float(factor) * share, one) for share, one in self.parts])
 
     __rmul__ = __mul__
+
+
+def combined(parts: Sequence[tuple[float, Array]]) -> Array:
+    """sum_k c_k P_k."""
+    scaled = [array if share == 1.0 else share * array for share, array in parts]
+    return reduce(operator.add, scaled)
+
+
+@dataclass(frozen=True)
+class Making(Job):
+    """X w, plus an offset where that is given: it stays with the rows."""
+
+    w: Array
+    keeps = True
+
+    def __call__(self, block: Block) -> tuple[Array, int]:
+        margins = block.X @ self.w
+        return (margins + block["offset"] if "offset" in block.given else margins), 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,44 +127,83 @@ class PassRequest:
     margins: Sequence[Margins]
     given: Mapping[str, Any]
 
-
-def products_of(margins: Sequence[Margins]) -> list[_Made]:
-    """The products that these are made of, each once."""
-    found: dict[int, _Made] = {}
-    # No function that calls itself: that would hold itself, and what it has found, until Python looks for cycles.
-    nodes = [one.node for one in reversed(margins)]
-    while nodes:
-        node = nodes.pop()
-        if isinstance(node, _Made):
-            found.setdefault(id(node), node)
-        else:
-            nodes += [part for part in reversed(node[1:]) if not isinstance(part, float)]
-    return list(found.values())
+    @property
+    def products(self) -> list[Product]:
+        """Of which its margins are made, each once."""
+        return list({id(one): one for margins in self.margins for _, one in margins.parts}.values())
 
 
-def written(node: Any, places: Mapping[int, int]) -> Any:
-    """A combination in terms of numbers of products, fit for travelling."""
-    if isinstance(node, _Made):
-        return places[id(node)]
-    return (node[0], *(part if isinstance(part, float) else written(part, places) for part in node[1:]))
+class Work:
+    """What a pass does for one request, block by block. It travels without its `sources`: what is given and products,
+    each an array of the rows at hand, a rule, or the work that makes it in the same pass."""
+
+    def __init__(self, request: PassRequest) -> None:
+        products = request.products
+        places = {id(one): k for k, one in enumerate(products)}
+        self.shares = [[(share, places[id(one)]) for share, one in margins.parts] for margins in request.margins]
+        self.job, self.names = request.job, tuple(request.given)
+        self.makes, self.columns = request.X.makes, request.X.shape[1]
+        self.sources: Sequence[Any] = [*request.given.values(), *products]
+        self.kept: Any = None
+        self.sum, self.place = Tree(), (0, 0)  # among tasks of a cluster
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "sources": ()}
+
+    @classmethod
+    def all_of(cls, requests: Sequence[PassRequest]) -> tuple[dict[Product, Work], list[Work]]:
+        """The works that make what is missing of the requests' margins, and those for the requests themselves."""
+        missing = {one: request.X for request in requests for one in request.products if one.rows is None}
+        made = {}
+        for one, X in missing.items():
+            given = {} if one.offset is None else {"offset": one.offset}
+            made[one] = cls(PassRequest(X, Making(one.w), (), given))
+        works = [cls(request) for request in requests]
+        for work in works:
+            work.sources = [made.get(one, one.rows) if isinstance(one, Product) else one for one in work.sources]
+        return made, works
+
+    def take(self, start: int, stop: int, inside: slice, rows: int, read: Callable[[], Any]) -> None:
+        """The block start..stop-1, which stands `inside` of the rows at hand, so many."""
+        sources = [rows_from(one.kept if isinstance(one, Work) else one, inside) for one in self.sources]
+        products = sources[len(self.names) :]
+        margins = [combined([(share, products[k]) for share, k in shares]) for shares in self.shares]
+        found = self.job(Block(start, stop, read, dict(zip(self.names, sources, strict=False)), margins))
+        if self.job.keeps:
+            kept, found = found
+            if self.kept is None:  # in one piece from the start: parts would leave holes in the memory
+                self.kept = np.empty((rows, *kept.shape[1:]), dtype=kept.dtype)
+            self.kept[inside] = kept
+        self.sum.add(found)
+
+    def result(self) -> Any:
+        return (self.kept, self.sum.total()) if self.job.keeps else self.sum.total()
 
 
-def combined(text: Any, products: Sequence[Array]) -> Array:
-    """The combination of these products, on some rows."""
-    if isinstance(text, int):
-        return products[text]
-    sign, one, other = text
-    if sign == "*":
-        scaled: Array = one * combined(other, products)
-        return scaled
-    a, b = combined(one, products), combined(other, products)
-    return a + b if sign == "+" else a - b
+def work_through(works: Sequence[Work], start: int, stop: int, block: int, read: Callable[[int, int], Any]) -> None:
+    """All of them on the rows start..stop-1, which are read once, block by block, by whom X is asked for."""
+    with one_thread():
+        for first in range(start, stop, block):
+            last, prepared = min(first + block, stop), dict[Any, Callable[[], Array]]()
+            rows = cache(partial(read, first, last))
+            for work in works:
+                made = cache(partial(as_block, rows, first, last, work.columns, work.makes))
+                X = prepared.setdefault(tuple(map(id, work.makes)), made)
+                work.take(first, last, slice(first - start, last - start), stop - start, X)
 
 
-def product(X: Array, w: Array, offset: Array | None) -> Array:
-    """X w, plus an offset, for the rows of a block."""
-    margins: Array = X @ w
-    return margins if offset is None else margins + offset
+def as_block(read: Callable[[], Any], start: int, stop: int, columns: int, makes: Sequence[Any] = ()) -> Array:
+    """Rows start..stop-1 of X as float64, in one piece of memory; X is what these make of what is read."""
+    rows = read()
+    for make in (None, *makes):
+        rows = rows if make is None else make(rows)
+        try:
+            rows = np.require(rows, dtype=np.float64, requirements=["C", "A"])
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"X must be a matrix of real numbers, rows {start} to {stop - 1} are not") from error
+    if rows.shape != (stop - start, columns):
+        raise ValueError(f"rows({start}, {stop}) must have shape {(stop - start, columns)}, got {rows.shape}")
+    return rows  # type: ignore[no-any-return]
 
 
 class _AbandonedError(BaseException):

@@ -96,7 +96,7 @@ class InMemory(Blocked):
     def rows_of(self, values: Any) -> Any:
         return like(np.asarray(values), self.a)
 
-    def targets(self, y: Any, function: Callable[[Any], Array], labels: bool) -> Any:
+    def targets(self, y: Any, function: Callable[[Any], Array]) -> Any:
         return self.rows_of(frozen(function(self._checked(host(y) if lives_elsewhere(y) else np.asarray(y)))))
 
     def gathered(self, rows: Any) -> Array:

@@ -2,7 +2,7 @@ r"""Rows that stay where they are: blocks of them in files or on a cluster (`suf
 
 All folds are of one matrix. Row i has the number of the fold that holds it out, which goes with it; the model of fold k
 has a_i = s_i / sum of s over rows with another number, its loss v_i = s_i / sum of s over rows with number k, and 0 for
-all other rows: without weights a rule of three numbers (`suffice.rows.sums.Chosen`). What comes here is one number
+all other rows: without weights a rule (`suffice.rows.sums.Chosen`). What comes here is one number
 of each row: its target, and what is predicted of it.
 
 A step before the estimator is fitted to the training rows of every fold, by sums over rows. What it puts out is never
@@ -104,7 +104,7 @@ class InPlace:
         inside = np.ones(len(weights), dtype=bool) if k is None else (self.numbers == k) != complement
         given: Any = weights
         if np.all(weights[inside] == weights[inside][0]):
-            given = X.even() if k is None else Chosen(self.there, k, complement, int(inside.sum()))
+            given = X.even() if k is None else Chosen(len(inside), int(inside.sum()), self.there, k, complement)
         return Shared(X, np.zeros(X.shape[1]), given)
 
 
