@@ -27,7 +27,7 @@ import numpy as np
 
 from suffice.arrays import Array, frozen, whole_number
 from suffice.lazy import cached_property
-from suffice.rows.margins import Known, Making, Margins, PassRequest, Product, Work, as_block, asked, work_through
+from suffice.rows.margins import Known, Making, Margins, PassRequest, PassWork, Product, as_block, asked, work_through
 from suffice.rows.rounding import block_length, dense_product
 from suffice.rows.sums import Block, Chosen, Job, one_thread, rows_from, tree
 
@@ -221,7 +221,7 @@ class RowBlocks(Blocked):
         return as_block(read, place.start, place.stop, self.shape[1], self.makes)
 
     def answers(self, requests: Sequence[PassRequest]) -> list[Any]:
-        made, works = Work.all_of(requests)
+        made, works = PassWork.all_of(requests)
         work_through([*made.values(), *works], 0, self.shape[0], self.block, self.rows)
         for one, work in made.items():
             one.rows = work.kept

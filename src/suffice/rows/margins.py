@@ -133,7 +133,7 @@ class PassRequest:
         return list({id(one): one for margins in self.margins for _, one in margins.parts}.values())
 
 
-class Work:
+class PassWork:
     """What a pass does for one request, block by block. It travels without its `sources`: what is given and products,
     each an array of the rows at hand, a rule, or the work that makes it in the same pass."""
 
@@ -151,7 +151,7 @@ class Work:
         return {**vars(self), "sources": ()}
 
     @classmethod
-    def all_of(cls, requests: Sequence[PassRequest]) -> tuple[dict[Product, Work], list[Work]]:
+    def all_of(cls, requests: Sequence[PassRequest]) -> tuple[dict[Product, PassWork], list[PassWork]]:
         """The works that make what is missing of the requests' margins, and those for the requests themselves."""
         missing = {one: request.X for request in requests for one in request.products if one.rows is None}
         made = {}
@@ -165,7 +165,7 @@ class Work:
 
     def take(self, start: int, stop: int, inside: slice, rows: int, read: Callable[[], Any]) -> None:
         """The block start..stop-1, which stands `inside` of the rows at hand, so many."""
-        sources = [rows_from(one.kept if isinstance(one, Work) else one, inside) for one in self.sources]
+        sources = [rows_from(one.kept if isinstance(one, PassWork) else one, inside) for one in self.sources]
         products = sources[len(self.names) :]
         margins = [combined([(share, products[k]) for share, k in shares]) for shares in self.shares]
         found = self.job(Block(start, stop, read, dict(zip(self.names, sources, strict=False)), margins))
@@ -180,7 +180,7 @@ class Work:
         return (self.kept, self.sum.total()) if self.job.keeps else self.sum.total()
 
 
-def work_through(works: Sequence[Work], start: int, stop: int, block: int, read: Callable[[int, int], Any]) -> None:
+def work_through(works: Sequence[PassWork], start: int, stop: int, block: int, read: Callable[[int, int], Any]) -> None:
     """All of them on the rows start..stop-1, which are read once, block by block, by whom X is asked for."""
     with one_thread():
         for first in range(start, stop, block):
