@@ -36,14 +36,13 @@ from scipy.linalg.lapack import dpotrf, dtrtrs
 
 from suffice.arrays import EPS, Array, host, like, namespace, norm
 from suffice.lazy import cached_property
-from suffice.rows.gram import chosen_columns, chosen_rows, dense_rows
+from suffice.rows.gram import chosen_columns, dense_rows
 from suffice.rows.norms import row_norms
 from suffice.rows.rounding import gamma
 
 Indices = npt.NDArray[np.intp]
 
 LARGEST_TAU = 0.5
-COPIED_ROWS = 4096  # at a time
 ROWS = 512  # that are made dense at a time
 SMALLEST = 1e-100  # of diagonal entries of H, and one over the largest
 UNDERFLOW = 1e-200  # more than what underflows in a product before it is scaled
@@ -222,21 +221,12 @@ class ProvenFactor:
                 bounds[here] = self._lengths(rows)
         return moved, rounding, bounds
 
-    def norms(self, X: Any, known: Array | None = None, useful: float = 0.0) -> Array:
-        """Bounds on ||b_k||_{(R^T R)^-1} of all rows of X and all outputs. Rows whose `known` bounds let outputs move
-        apart by no more than `useful` keep these."""
-        bounds = np.full((X.shape[0], self.variables.outputs), np.inf) if known is None else known
-        matter = np.flatnonzero(apart(bounds) > useful)
-        if len(matter) == 0:
-            return bounds
-        bounds = np.array(bounds)
-        for first in range(0, len(matter), COPIED_ROWS):
-            these = matter[first : first + COPIED_ROWS]
-            every = len(these) == X.shape[0]
-            chosen = X if every else chosen_rows(X, these)
-            for here, rows in self.variables.rows(chosen, self.scale, max(ROWS // self.variables.outputs, 16)):
-                place = here if every else these[here]
-                bounds[place] = np.minimum(bounds[place], self._lengths(rows))
+    def norms(self, X: Any) -> Array:
+        """Bounds on ||b_k||_{(R^T R)^-1} of all rows of X and all outputs."""
+        K = self.variables.outputs
+        bounds = np.empty((X.shape[0], K))
+        for here, rows in self.variables.rows(X, self.scale, max(ROWS // K, 16)):
+            bounds[here] = self._lengths(rows)
         return bounds
 
     def _lengths(self, rows: list[Any]) -> Array:

@@ -164,18 +164,13 @@ class HeldRows:
         h = self.masked(R * self.norms + even + self.blur)
         return ranges(self.score, self.m, self.y, self.v, h, self.steep, first)
 
-    def moved(self, factor: ProvenFactor, n: Array, doubt: float, even: float, known: float) -> Any:
+    def moved(self, factor: ProvenFactor, n: Array, doubt: float, even: float) -> Any:
         """For margins that move by B_i n, n being scaled, and no more than `doubt` times the norms of B_i, `even` and
-        their blur besides, what is `known` of the first order before: sum v phi' . B_i n, with its size, what rounds
+        their blur besides: sum v phi' . B_i n, with its size, what rounds
         there, ||v^(1/2) h||, and the ranges."""
         score, X, v, shape = self.score, self.block.X, self.v, self.m.shape
-        several = len(shape) > 1
-        moved, rounding, norms = factor.moved(X, n, norms=not several)
+        moved, rounding, norms = factor.moved(X, n, norms=True)
         along, rounded = (self.masked(one.reshape(shape)) for one in score.moves(moved, rounding))
-        if several:  # what h - n moves them by need not be known better than to a tenth of the rest
-            rest = math.sqrt(float(np.sum(v @ along**2)) / max(float(v.sum()), 1e-300) + known)
-            rough = self.masked(factor.rough_norms(self.norms, math.inf))
-            norms = factor.norms(X, rough, 0.1 * rest / doubt)
         h = self.masked(lengths(np.abs(along) + rounded + doubt * norms.reshape(shape)) + even + self.blur)
         low, high, second = ranges(score, self.m, self.y, v, h, self.steep, math.inf)
         sizes = _like(v, self.sizes) * self.sizes
@@ -344,7 +339,7 @@ class _At:
         first = proof.against(variables.gathered(self.adjoint, self.total), variables.gathered(entries, of_total))
         first += self.pull * shift + self.blurred
         with np.errstate(over="ignore", invalid="ignore"):
-            found = self.ask("moved", factor.travelling, proof.step / factor.scale, proof.slack, shift, first)
+            found = self.ask("moved", factor.travelling, proof.step / factor.scale, proof.slack, shift)
         along, sizes, rounded, far, low, high, second = found
         first += abs(along) + (gamma(self.rows * K + K + 16) * sizes + rounded) * self.up
         return self._bound(first, second * self.up, (low * (2.0 - self.up), high * self.up), float(far) * self.up)

@@ -97,10 +97,8 @@ def reach(block: Block, rows: Any, factor: ProvenFactor, useful: float) -> Most:
     """The largest that outputs of a row move apart, no sharper than useful: X is read only if lengths and H_i say too
     little. a, norms and what H_i needs are given."""
     a = host(block["a"])
-    known = factor.rough_norms(host(block["norms"]), rows.own_norms(a))
-    known = np.where((a > 0.0)[:, None], known, 0.0)
-    rough = apart(known).max(initial=0.0)
-    return Most(rough if rough <= useful else apart(factor.norms(block.X, known, useful)).max())
+    rough = apart(factor.rough_norms(host(block["norms"]), rows.own_norms(a)))[a > 0.0].max(initial=0.0)
+    return Most(rough if rough <= useful else apart(factor.norms(block.X))[a > 0.0].max(initial=0.0))
 
 
 def squares(block: Block, rows: Any, grow: float, columns: Indices) -> Array:

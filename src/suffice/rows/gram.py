@@ -146,11 +146,6 @@ def chosen_columns(X: Any, columns: Indices) -> Any:
     return X if len(columns) == X.shape[1] else namespace(X).take(X, like(columns, X), axis=1)
 
 
-def chosen_rows(X: Any, rows: Indices) -> Any:
-    """These rows of X, where it lives."""
-    return namespace(X).take(X, like(rows, X), axis=0) if lives_elsewhere(X) else X[rows]
-
-
 def _neighbours(rows: Indices) -> slice | Indices:
     """Rows that follow each other as a slice."""
     first, last = int(rows[0]), int(rows[-1])
