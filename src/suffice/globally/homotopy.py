@@ -19,7 +19,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -40,7 +40,7 @@ MOST = 8  # segments, times the smaller side of X: likewise
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """Weights are p - t q on S for parameters t in [low, high]."""
+    """Weights are p - t q on S for parameters t in [low, high], and what is proven there."""
 
     low: float
     high: float
@@ -48,6 +48,7 @@ class Segment:
     S: Indices
     p: Array
     q: Array
+    part: LossSurface | None = None
 
     def at(self, t: float) -> Array:
         w = np.zeros(self.size)
@@ -56,44 +57,34 @@ class Segment:
 
 
 @dataclass(frozen=True, eq=False)
-class Stretch:
-    """A segment, or a part of it, with what is proven there."""
-
-    segment: Segment
-    box: PenaltyBox
-    part: LossSurface
-
-
-@dataclass(frozen=True, eq=False)
 class Paths:
-    """Those of all folds, stretches from above to below."""
+    """Those of all folds, segments from above to below."""
 
-    folds: list[list[Stretch]]
+    folds: list[list[Segment]]
 
     @property
     def segments(self) -> int:
         return sum(map(len, self.folds))
 
-    def holding(self, box: PenaltyBox) -> list[Stretch | None]:
-        """The stretch of every fold that holds a box, if there is one."""
+    def holding(self, box: PenaltyBox) -> list[Segment | None]:
+        """The segment of every fold that holds a box, if there is one."""
         high, found = -float(box.high[0]), []
         for fold in self.folds:
-            place = bisect.bisect_right(fold, high, key=lambda one: -float(one.box.high[0])) - 1
-            found.append(fold[place] if place >= 0 and fold[place].box.low[0] <= box.low[0] else None)
+            place = bisect.bisect_right(fold, high, key=lambda one: -one.high) - 1
+            found.append(fold[place] if place >= 0 and fold[place].low <= box.low[0] else None)
         return found
 
     def cells(self, low: float, high: float) -> Iterator[tuple[PenaltyBox, LossSurface]]:
         """Boxes that make up [low, high], each with what is proven there."""
-        boxes = [one.box for fold in self.folds for one in fold]
-        for below, above in pairwise(
-            sorted({low, high, *(float(end[0]) for box in boxes for end in (box.low, box.high))})
-        ):
-            box = PenaltyBox(np.array([below]), np.array([above]))
-            yield box, together([unknown(box) if one is None else one.part for one in self.holding(box)], box)
+        ends = {end for fold in self.folds for one in fold for end in (one.low, one.high)}
+        for below, above in pairwise(sorted({low, high} | ends)):
+            box = _box(below, above)
+            parts = [None if one is None else one.part for one in self.holding(box)]
+            yield box, together([unknown(box) if part is None else part for part in parts], box)
 
     def weights(self, box: PenaltyBox) -> list[Array] | None:
         """Those in the middle of a box: nothing is proven about them."""
-        known = [one.segment.at(float(box.centre[0])) for one in self.holding(box) if one is not None]
+        known = [one.at(float(box.centre[0])) for one in self.holding(box) if one is not None]
         return known if len(known) == len(self.folds) else None
 
 
@@ -112,24 +103,22 @@ def linear(folds: list[CertifiableFold]) -> bool:
 
 def paths(folds: list[CertifiableFold], low: float, high: float) -> Paths:
     """What is proven of every fold along its path."""
-    return Paths([_known(fold, low, high) for fold in folds])
+    return Paths([[part for one in segments(fold, low, high) for part in _proven(fold, one)] for fold in folds])
 
 
-def _known(fold: CertifiableFold, low: float, high: float) -> list[Stretch]:
+def _proven(fold: CertifiableFold, segment: Segment, halvings: int = HALVINGS) -> list[Segment]:
     """A segment that needs a column more at each end than there are rows is proven in two halves."""
-    known = []
-    for segment in segments(fold, low, high):
-        left = [(segment.low, segment.high, HALVINGS)]
-        while left:
-            below, above, halvings = left.pop()
-            box = PenaltyBox(np.array([below]), np.array([above]))
-            part = part_of(fold, segment.at(float(box.centre[0])), box)
-            middle = math.sqrt(below * above) if below > 0.0 else 0.5 * above
-            if not math.isfinite(part.slack) and halvings and below < middle < above:
-                left += [(below, middle, halvings - 1), (middle, above, halvings - 1)]
-                continue
-            known.append(Stretch(segment, box, part))
-    return known
+    low, high = segment.low, segment.high
+    box, middle = _box(low, high), math.sqrt(low * high) if low > 0.0 else 0.5 * high
+    part = part_of(fold, segment.at(float(box.centre[0])), box)
+    if math.isfinite(part.slack) or not halvings or not low < middle < high:
+        return [replace(segment, part=part)]
+    halves = replace(segment, low=middle), replace(segment, high=middle)
+    return [one for half in halves for one in _proven(fold, half, halvings - 1)]
+
+
+def _box(low: float, high: float) -> PenaltyBox:
+    return PenaltyBox(np.array([low]), np.array([high]))
 
 
 def segments(fold: CertifiableFold, low: float, high: float) -> Iterator[Segment]:

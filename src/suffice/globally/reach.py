@@ -255,6 +255,9 @@ def _over(sizes: Array, C: Array) -> Array:
     return np.divide((sizes + 1e-150) ** 2 * (sizes > 0.0), C, out=np.where(sizes > 0.0, np.inf, 0.0), where=C > 0.0)
 
 
+Residual = tuple[Array, Array, Array, float]
+
+
 def _polynomial(factor: ProvenFactor, at: Indices, residual: Residual, sizes: Array) -> float:
     """||u0 + E1 t + E2[t, t] + .. + (B_2 t)(V[t, t] + ..)||_{(R^T R)^-1} at most, on S and the intercept."""
 
@@ -263,25 +266,17 @@ def _polynomial(factor: ProvenFactor, at: Indices, residual: Residual, sizes: Ar
         V[at], doubt[at] = on_S, error
         return factor.norms_of(V * factor.scale[:, None], doubt * factor.scale[:, None])
 
-    size = float(np.append(1.0, sizes) @ norms_of(residual.E, residual.doubt))
-    if residual.l2_range > 0.0:
-        beyond, m = residual.beyond, len(sizes) - residual.beyond.shape[1]
-        size += residual.l2_range * float(sizes[m:] @ norms_of(beyond, 4.0 * EPS * np.abs(beyond)))
+    E, of_E, beyond, l2_range = residual
+    size = float(np.append(1.0, sizes) @ norms_of(E, of_E))
+    if l2_range > 0.0:
+        m = len(sizes) - beyond.shape[1]
+        size += l2_range * float(sizes[m:] @ norms_of(beyond, 4.0 * EPS * np.abs(beyond)))
     return size * SAFE
 
 
-@dataclass(frozen=True, eq=False)
-class Residual:
-    """u0, E1, E2 and H_0 r of the module's text as columns with their errors, entry by entry; and what is multiplied by
-    B_2 t, |B_2 t| <= l2_range: the path's coefficients of second order, and of bends."""
-
-    E: Array
-    doubt: Array
-    beyond: Array
-    l2_range: float
-
-
 def _residual(fold: CertifiableFold, path: Path, box: PenaltyBox, known: Expansion) -> Residual:
+    """u0, E1, E2 and H_0 r of the module's text as columns with their errors, entry by entry; and what is multiplied by
+    B_2 t, the path's coefficients of second order, and of bends, and the largest |B_2 t|."""
     m = fold.B.shape[1]
     rows = np.append(path.S, fold.design.shape[1]) if fold.intercept else path.S
     E, doubt = known.K[rows].copy(), known.error[rows].copy()
@@ -290,7 +285,7 @@ def _residual(fold: CertifiableFold, path: Path, box: PenaltyBox, known: Expansi
     beyond = path.A[:, m:].copy()
     beyond[s:] = 0.0
     if not box.bounded:  # w and A are 0, and so is all that penalties add
-        return Residual(E, doubt, beyond, 0.0)
+        return E, doubt, beyond, 0.0
     l1, l2 = fold.B @ box.centre
     added = np.zeros((s, E.shape[1]))
     size = np.zeros_like(added)
@@ -316,4 +311,4 @@ def _residual(fold: CertifiableFold, path: Path, box: PenaltyBox, known: Expansi
         left = max(own - free, -own, 0.0) if j < path.base else abs(own - free)
         doubt[j, 1 + q] += left + 8.0 * EPS * (abs(own) + abs(free))
         E[j, 1 + q] = 0.0
-    return Residual(E, doubt, beyond, float(fold.B[1] @ box.r))
+    return E, doubt, beyond, float(fold.B[1] @ box.r)
