@@ -25,7 +25,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 import suffice
-from suffice.sklearn import SufficeSearchCV
+from suffice.sklearn import ElasticNetGLM, SufficeSearchCV
 from suffice.sklearn.report import collect
 
 FEW = suffice.Options(max_evaluations=6, final_radius=1e-2)
@@ -79,6 +79,17 @@ def test_strength_and_ratio_together_are_searched_over_all_penalties_that_they_a
             for name, share in (("l1", ratio), ("l2", 1.0 - ratio)):
                 assert ranges[name][0] * (1 - 1e-9) <= share / (C * len(X)) <= ranges[name][1] * (1 + 1e-9)
     assert set(search.best_params_) == {"C", "l1_ratio"}
+
+
+@pytest.mark.parametrize(
+    "estimator, words",
+    [(SAGA, {"C", "l1_ratio"}), (ElasticNet(l1_ratio=0.0), {"alpha", "l1_ratio"}), (ElasticNetGLM(), {"l1", "l2"})],
+)
+def test_the_delivered_model_has_the_penalties_that_it_was_fitted_with(estimator, words):
+    y = LABELS if estimator is SAGA else REAL
+    search = found(estimator, {"l1": (1e-3, 1.0)}, y)
+    assert set(search.best_params_) == words
+    assert suffice.certify(search, X, y).relative < 1e-4
 
 
 def test_names_may_have_the_step_of_the_pipeline_in_front():

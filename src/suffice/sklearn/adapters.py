@@ -30,29 +30,23 @@ class Fold(Protocol):
     @property
     def l1_max(self) -> float:
         """The smallest l1 for which w = 0 is the solution."""
-        ...
 
     @property
     def l2_floor(self) -> float:
         """1e-7 times the largest curvature of the loss: a unit for l2."""
-        ...
 
     @property
     def l2_in_place_of_none(self) -> float:
         """What l2 = 0 is solved with: 0 itself, where that can be verified."""
-        ...
 
     def at(self, *, l1: float | Array, l2: float | Array) -> Composite:
         """The problem at fixed penalties: numbers, or arrays of one per column for `groups_of_features`."""
-        ...
 
     def held_out(self, X: Any, y: Array, sample_weight: Array, scoring: str, folds: int) -> Loss:
         """A loss of which the sum over all folds is the mean of minus the score (of 1 - score for r2)."""
-        ...
 
     def coefficients(self, w: Array) -> tuple[Any, Any]:
         """`coef_` and `intercept_` of w."""
-        ...
 
 
 class Adapter:

@@ -13,16 +13,13 @@ The score of the exact model is that of c* with the error that `prove.held_out` 
 
 X is taken as it is, never centred: centred data are rounded, and their minimiser is another one.
 
-The last step of a pipeline has seen what `fit_transform` of the steps before it gave for the training rows; what is at
-hand are the fitted steps, and their `transform` of the same rows. For a step with scikit-learn's own `fit_transform`,
-which is `fit(X, y).transform(X)`, the two are one and the same. A step with another `fit_transform` may give there what
-it never gives again: `TargetEncoder` encodes rows by folds, `NMF` has factors that its `transform` only comes near to.
-
-Some of the latter (`REPLAYED`) have been read: what their `fit_transform` gives comes out of the same computation as
-the state that `transform` depends on, so that one that leads to the same state again, to the last bit, has given the
-same rows. All steps are then fitted once more, by `fit_transform`, and where `transform` of the steps at hand and of
-those that were just fitted agree in all bits, what has come out on the way is what the model has seen. Where they do
-not (a random state that nobody knows), and for any other step, nothing is told.
+The last step of a pipeline has seen what `fit_transform` of the steps before it gave for the training rows; at hand is
+`transform` of the fitted steps. For a step with scikit-learn's own `fit_transform`, `fit(X, y).transform(X)`, the two
+are the same; one of its own may give there what it never gives again (`TargetEncoder` encodes rows by folds). Some of
+the latter (`REPLAYED`) have been read: what their `fit_transform` gives comes out of the same computation as the state
+that `transform` depends on. All steps are then fitted once more, and where `transform` agrees with that of the steps at
+hand in all bits, what has come out on the way is what the model has seen. Where it does not (a random state that nobody
+knows), and for any other step, nothing is told.
 """
 
 from __future__ import annotations

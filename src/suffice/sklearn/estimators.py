@@ -131,9 +131,11 @@ class LinearEstimator(Adapter):
 
     def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
         assert self.strength is not None
-        s = l1 + l2
-        ratio = {"l1_ratio": l1 / s if s > 0.0 else 0.0} if len(names) == 2 and self.share is None else {}
-        return {self.strength.word: self.strength.said(s, total), **ratio}
+        s, words = l1 + l2, {self.strength.word: self.strength.said(l1 + l2, total)}
+        if self.fixed_share(estimator) is not None:
+            return words
+        r = l1 / s if s > 0.0 else 0.0
+        return words if len(names) == 1 and math.isclose(r, self.ratio(estimator)) else {**words, "l1_ratio": r}
 
     def shares_rows(self, estimator: Any) -> bool:
         return self.rows == "shared" and not getattr(estimator, "positive", False)

@@ -121,7 +121,8 @@ class GLMRow(Regression):
             raise ValueError(f"{name} is for family='cox', got family={family!r}")
 
     def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
-        return {name: value for name, value in (("l1", l1), ("l2", l2)) if name in names}
+        both = {"l1": l1, "l2": l2}
+        return {name: value for name, value in both.items() if name in names or value != getattr(estimator, name)}
 
     def takes_blocks(self, estimator: Any) -> bool:
         special = any(getattr(estimator, name) is not None for name in (*SPECIAL, "penalty_factors"))

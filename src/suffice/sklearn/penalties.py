@@ -280,12 +280,10 @@ class PenaltySpace:
             largest["l2"] = largest["l1"] * (1.0 - self.ratio) / self.ratio
 
         plain = not self.groups and all(isinstance(fold, LinearFold) and fold.plain for fold in models)
-
-        def of_data(kind: str) -> tuple[float, float]:
+        ranges = self.space.ranges
+        for name, kind in ((name, kind_of(name)) for name in self.ours):
             low, high = (OF_DATA if plain else NARROWER)[kind]
-            return low * largest[kind], high * largest[kind]
-
-        ranges = self.space.ranges | {name: of_data(kind_of(name)) for name in self.ours}
+            ranges = ranges | {name: (low * largest[kind], high * largest[kind])}
         space = Space(**{name: (*ranges[name], self.space.scales[name]) for name in self.names})
         return replace(self, space=space, ours=self.ours if plain else frozenset())
 

@@ -25,10 +25,6 @@ Scorer = Callable[..., float]
 LEAST_VARIANCE = 1e-290  # below, squares of what is left of targets have lost digits
 
 
-def _one(y: Array, v: Array) -> float:
-    return 1.0
-
-
 @dataclass(frozen=True)
 class Score:
     """A score that a search can optimise; `loss` says what F is, `own` is a scorer where scikit-learn has none, or
@@ -39,7 +35,7 @@ class Score:
     phi: Phi | None = None  # None: a fold of the adapter's own knows
     own: Scorer | None = None
     offset: float = 0.0
-    unit: Callable[[Array, Array], float] = _one
+    unit: Callable[[Array, Array], float] = lambda y, v: 1.0
 
     @property
     def scorer(self) -> Any:

@@ -3,11 +3,10 @@
 Steps of a pipeline before the linear estimator are fitted to the training rows; what they put out is the fold's X. With
 `groups_of_features` every column of it belongs to a group with penalties of its own.
 
-Folds of a large dense X, without such steps, are views of one copy of it (`OneCopy`): its rows lie in the order of the
-folds that hold them out, less the mean of their columns if there is an intercept. A fold has all rows for training,
-those that it holds out with a weight of 0, which costs products a fifth more for five folds; copies of the training
-rows would take four times as much memory as X. On a device (`suffice.rows.given`) they are so whatever their
-size, and so are rows in blocks (`suffice.sklearn._rows`), which stay where they are.
+Folds of a large dense X, without such steps, are views of one copy of it (`OneCopy`), in the order of the folds that
+hold rows out, less the mean of columns if there is an intercept. A fold has all rows for training, those that it holds
+out with a weight of 0: a fifth more products for five folds, where copies would take four times as much memory as X.
+Rows on a device (`suffice.rows.given`) and in blocks (`suffice.sklearn._rows`) are so whatever their size.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class Split:
     """Training rows as a problem, and held-out rows after the pipeline's first steps, which are `before`, fitted."""
 
     model: Fold
-    adapter: Any  # an `Adapter` with all its `Hooks`
+    adapter: Any  # an `Adapter`
     estimator: Any  # linear, not fitted
     before: Any
     classes: Any

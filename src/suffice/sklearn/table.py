@@ -129,8 +129,10 @@ class LogisticRegressionRow(Classification):
         if solver != "saga" and (mixed or ("l1" in names and solver != "liblinear")):
             what = "an elastic net" if mixed else "l1"
             raise ValueError(f"LogisticRegression(solver={solver!r}) cannot be fitted with {what}: use solver='saga'")
-        if len(names) == 2 and self.fixed_share(estimator) is not None:
-            raise ValueError(f"penalty={estimator.penalty!r} leaves one weight to tune, got l1 and l2: drop penalty=")
+        fixed = self.fixed_share(estimator)
+        if fixed is not None and names != ("l1" if fixed else "l2",):
+            got = " and ".join(names)
+            raise ValueError(f"penalty={estimator.penalty!r} leaves one weight to tune, got {got}: drop penalty=")
         if estimator.dual:
             raise ValueError("LogisticRegression(dual=True) is not supported: use dual=False, the same solution")
 
