@@ -271,7 +271,7 @@ def test_several_classes_have_the_score_and_the_model_of_one_machine(files, addr
     pd.concat([pd.read_parquet(path) for path in paths]).to_parquet(whole)
     wish = asked(paths, cv=2, max_evaluations=2, seed=5, no_report=quick)
     found = run(wish, address, tmp_path / "run")
-    assert found.problem.model == "logistic" and found.failures == ()
+    assert found.problem.model == "logistic" and found.failures == []
     problem, _ = load(Settings(data=str(whole), target="y", cv=2, seed=5))
     penalties = found.plain()["penalties"]
     l1, l2 = penalties["l1"], penalties["l2"]
@@ -299,7 +299,7 @@ def test_families_are_the_models_that_scikit_learn_is_given(files, address, tmp_
     paths = files(y=y)
     wish = asked(paths, model=model, cv=2, max_evaluations=1, no_report=model == "gamma")
     found = run(wish, address, tmp_path / "run")
-    assert found.failures == ()
+    assert found.failures == []
     low, high = found.plain()["interval"]
     assert low <= found.plain()["score"] <= high < 0.0
     # The same estimator, fitted here to the prepared rows, predicts the same.
@@ -405,7 +405,7 @@ def test_several_files_need_a_cluster(files):
 def test_reports_of_numbers_and_counts(files, address, tmp_path, model):
     wish = asked(files(y=rng.poisson(np.exp(0.3 * FRAME.a)).astype(float)), model=model, cv=2)
     found = run(replace(wish, max_evaluations=1), address, tmp_path / "run")
-    assert found.failures == () and found.page is not None and found.page.exists()
+    assert found.failures == [] and found.page is not None and found.page.exists()
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     assert len(report["calibration"]["true"]) == ROWS
     # The loss of the held-out rows is that of the pairs shown.
