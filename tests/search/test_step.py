@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from suffice.search.step import ball_minimiser, eigenvalues, trust_region_step
+from suffice.search.geometry import ball_minimiser, eigenvalues, trust_region_step
 
 BOUNDS = [0.0, 0.1, 0.5, 1.0, 2.0, np.inf]  # distances to a bound, in trust radii
 

@@ -7,7 +7,6 @@
 `trust_region`, `by_derivatives`   the strategy for few parameters, by points or by derivatives
 `many`                             the strategy for many parameters, by gradients
 `accuracy`, `judge`                how accurate is enough; the verdict on a step, and what an oracle cannot give
-`looks`, `geometry`                where to look elsewhere, and where to put points
-`model`, `fitting`, `step`         models of F, which of them a search has, and their minimisers
-`hermite`                          models from derivatives
+`looks`, `geometry`                where to look elsewhere, where to put points, and how far to go
+`model`                            models of F, and which of them a search has
 """

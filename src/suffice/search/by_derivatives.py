@@ -1,6 +1,6 @@
 r"""The search while its models come from derivatives.
 
-One evaluation makes a model (`suffice.search.hermite`), so the search holds the incumbent alone, with all other points
+One evaluation makes a model (`suffice.search.model`), so the search holds the incumbent alone, with all other points
 as old ones: there are no first points and no geometry, and a step that is short reduces rho at once.
 
 Derivatives may fail: F has a kink, or they are wrong. A step that is rejected counts as a failure, one that succeeds
@@ -25,8 +25,8 @@ from suffice.arrays import Array, norm
 from suffice.evaluation import Evaluation
 from suffice.options import Options
 from suffice.search.geometry import first_points
-from suffice.search.hermite import slopes, usable
 from suffice.search.judge import SHRINK
+from suffice.search.model import slopes, usable
 from suffice.search.state import Iterate, Modelling, Plan, Sample, Setting, Trial
 
 MODELS = 3

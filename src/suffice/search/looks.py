@@ -29,8 +29,8 @@ import numpy.typing as npt
 from suffice.arrays import Array, norm
 from suffice.evaluation import Evaluation
 from suffice.search.accuracy import for_decision
+from suffice.search.geometry import eigenvalues
 from suffice.search.state import Iterate, Sample, Setting
-from suffice.search.step import eigenvalues
 
 WORTH, MOST_WORTH = 0.01, 0.1  # of F: what a look at the distance initial_radius is to tell, and one at any distance
 ROUNDING = 1e-12  # of F: a decrease that is none

@@ -1,4 +1,10 @@
-r"""The model of F around the incumbent: squared models of the residuals.
+r"""Models of F around the incumbent: through points, from derivatives, and which of them a search has.
+
+An old point takes part if it is near (REACH trust radii), F there is not of another order (OUTLIER), and it was
+evaluated as accurately as a model of its distance needs. The model that foresaw the latest steps best is used for the
+next.
+
+**Through points: squared models of the residuals.**
 
 Through the m+1 points x_t (relative to the incumbent) each residual has a linear interpolant; that is the paper's
 model, r(s) ~ sum_t l_t(s) r_t. Old points y_i nearby know more. The functions
@@ -14,32 +20,74 @@ where nothing more is known, fully quadratic once (m+1)(m+2)/2 points are. It is
 so that F(s) ~ phi(s)^T G phi(s) with the Gram matrix G of the residual vectors, whatever their length. An old point is
 used if it adds to the quadratics determined so far: its pivot in the Cholesky factorisation of K exceeds a threshold.
 
-The linear model is safer where old points mislead, the quadratic one is better where they do not: the one that foresaw
-the latest steps better is used for the next. Residuals that come in blocks are modelled by the blocks' norms if there
-are enough of them to determine a Gauss-Newton model twice over, and one by one otherwise: many residuals carry the
-curvature that a single norm hides, few are smoother.
+The linear model is safer where old points mislead, the quadratic one is better where they do not. Residuals that come
+in blocks are modelled by the blocks' norms if there are enough of them to determine a Gauss-Newton model twice over,
+and one by one otherwise: many residuals carry the curvature that a single norm hides, few are smoother.
+
+**From derivatives: one evaluation with its Jacobian is enough for a step, and old ones tell of curvature.**
+
+At the incumbent r(s) ~ r + J s is a Gauss-Newton model; the paper's needs m+1 evaluations for the same. What it misses
+is the curvature H_t of every residual. Old points y_i (relative to the incumbent) with residuals r_i, and slopes J_i
+where those are known, tell of it:
+
+    y_i.H_t y_i / 2  ~  r_i - r - J y_i,          H_t y_i  ~  J_i - J,
+
+up to what a third derivative adds, which is of the size THIRD |y|^3 / 6 and THIRD |y|^2 / 2 if curvatures of size 1
+change by THIRD over the distance 1 (the trust radius, or the distance of the nearest old point if that is larger). The
+most plausible H_t (least squares with a prior: ||H||_F about 1) is linear in the data, with the same coefficients for
+all residuals t. Each equation is one on <H_t, A_u>, with A_u the symmetric part of z_u y_u^T: y_i y_i^T / 2 for a
+value, e_j y_i^T for an entry of a slope. With D their variances, and what they say in the rows of W,
+
+    H_t = sum_u A_u (K + D)^{-1}_uv W_vt,    K_uv = <A_u, A_v> = ((z_u.z_v) (y_u.y_v) + (z_u.y_v) (y_u.z_v)) / 2.
+
+Near points are interpolated, values and slopes (Hermite), and far ones fill in what those leave open: after one step
+the curvature along it is known, and after m steps all of it. The model
+
+    r(s) ~ r + J s + W^T (K + D)^{-1} k(s),      k_u(s) = <A_u, s s^T / 2> = (z_u.s) (y_u.s) / 2,
+
+is a combination of the columns of J and the rows of W, so that their Gram matrix is all that
+F(s) ~ ||r(s)||^2 needs.
+
+A parameter whose influence fades, as that of the logarithm of a ridge that hardly matters any more, is best seen as
+e^(k_j s_j): residuals are nearly linear in what it is the logarithm of. In z_j = (e^(k_j s_j) - 1) / k_j, with slopes
+J_i e^(-k_j y_j), the same least squares give a second model. k_j is what an old point tells, if columns j of J there
+and here are parallel:  J_i = e^(k_j y_j) J.  It goes to the end of a fading parameter in one step. There z_j is taken
+in units in which the parameter is as influential as others, so that old points are no farther than they matter.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.linalg
 
 from suffice.arrays import Array, norm
-from suffice.search.geometry import lagrange_gradients, lagrange_values
-from suffice.search.step import trust_region_step
+from suffice.evaluation import Evaluation
+from suffice.search.accuracy import achieved, for_model
+from suffice.search.geometry import lagrange_gradients, lagrange_values, trust_region_step
+from suffice.search.state import Iterate, Sample, Setting
 
 PIVOT = 1e-3  # in units where the farthest of the m+1 points has distance 1
 INNER_STEPS = 10
+THIRD, NUGGET = 0.1, 1e-10
+MOST_EQUATIONS = 300  # for the curvature
+LARGEST_WARP = 50.0  # exponent of a single parameter
+LEAST_UNIT = 1e-12
+MOVED = 0.1  # of the largest change of a parameter: a change that tells of an exponent
+PARALLEL = 0.99  # cosine of two columns of slopes
+STEEPEST = 1e100
+FAR = 1.0 + 1e-9  # halved radii put points at exactly twice the radius: rounding must not decide
+REACH = 10.0  # old points further away (in trust radii) say nothing about the model
+OUTLIER = 100.0  # nor do points where F is this many times larger
 
 
 class CostModel(ABC):
     """A model of F around the incumbent, for a step s."""
 
     F: float  # at s = 0
-    curved = True  # whether second derivatives change with s
 
     def value(self, s: Array) -> float:
         return self.F - self.decrease(s)
@@ -99,10 +147,6 @@ class GramModel(CostModel):
     G: Array
     b: Array
     F: float
-
-    @property
-    def curved(self) -> bool:  # type: ignore[override]
-        return self.basis.Lam.size > 0
 
     def decrease(self, s: Array) -> float:
         phi = self.basis.phi(s)
@@ -185,7 +229,7 @@ def minimise(model: CostModel, delta: float, lower: Array, upper: Array) -> tupl
 
     s = np.zeros(len(lower))
     gained = 0.0
-    for _ in range(INNER_STEPS if model.curved else 1):
+    for _ in range(INNER_STEPS):
         g, H = model.derivatives(s)
         if not (np.isfinite(g).all() and np.isfinite(H).all()):  # residuals too large for their products to be numbers
             break
@@ -200,3 +244,197 @@ def minimise(model: CostModel, delta: float, lower: Array, upper: Array) -> tupl
         if norm(share * move) <= 1e-3 * norm(s):
             break
     return s, gained
+
+
+# From derivatives
+
+
+def usable(J: Array) -> bool:
+    """Whether slopes are numbers whose squares are numbers."""
+    return bool((np.abs(J) <= STEEPEST).all())
+
+
+def slopes(evaluation: Evaluation, unit: Array, coarse: bool) -> Array | None:
+    """d r / d u, or that of the norms of blocks; None if it is not known."""
+    J = evaluation.J
+    if J is None or not usable(J):
+        return None
+    J = J * unit
+    if not coarse or evaluation.blocks is None:
+        return J
+    starts = np.concatenate(([0], np.cumsum(evaluation.blocks)[:-1]))
+    sizes = np.abs(evaluation.coarse)
+    pulled = np.add.reduceat(evaluation.r[:, None] * J, starts) / np.where(sizes > 0.0, sizes, 1.0)[:, None]
+    return np.where((np.array(evaluation.blocks) == 1)[:, None], J[starts], pulled)
+
+
+@dataclass(frozen=True)
+class WarpedModel(CostModel):
+    """F(s) ~ m(z(s)) for a model m in  z_j = c_j (e^(k_j s_j) - 1) / k_j,  or s_j where k_j = 0."""
+
+    inner: CostModel
+    k: Array
+    c: Array
+    F: float
+
+    def decrease(self, s: Array) -> float:
+        return self.inner.decrease(_warped(s, self.k, self.c)[0])
+
+    def derivatives(self, s: Array) -> tuple[Array, Array]:
+        z, slope = _warped(s, self.k, self.c)
+        g, H = self.inner.derivatives(z)
+        return slope * g, slope[:, None] * H * slope + np.diag(self.k * slope * g)
+
+
+def _warped(s: Array, k: Array, c: Array) -> tuple[Array, Array]:
+    """z(s) and dz_j / ds_j."""
+    x, straight = np.clip(k * s, -LARGEST_WARP, LARGEST_WARP), k == 0.0
+    return np.where(straight, s, c * np.expm1(x) / np.where(straight, 1.0, k)), np.where(straight, 1.0, c * np.exp(x))
+
+
+Old = tuple[Array, Array, Array | None]  # the step to an old point, residuals and slopes (or None) there
+
+
+def curved(r: Array, J: Array, old: Sequence[Old], delta: float) -> GramModel:
+    """The model with curvature from old points; of the incumbent alone, r + J s, if there are none."""
+    basis, W = _quadratics(r, J, old, delta)
+    R = np.vstack([J.T, W])
+    return GramModel(basis, R @ R.T, R @ r, float(r @ r))
+
+
+def fading(r: Array, J: Array, old: Sequence[Old], delta: float) -> WarpedModel | None:
+    """The model in z; None where no old point tells of a k. A parameter that has faded has a unit of its own: one in
+    which it is as influential as the others."""
+    k, lengths = exponents(J, old), np.linalg.norm(J, axis=0)
+    if not k.any():
+        return None
+    c = np.clip(lengths / lengths.max(), LEAST_UNIT, 1.0)
+    there: list[Old] = []
+    for step, values, J_there in old:
+        if np.abs(k * step).max() < LARGEST_WARP:
+            z, slope = _warped(step, k, c)
+            there.append((z, values, None if J_there is None else J_there / slope))
+    inner = curved(r, J / _warped(np.zeros(len(k)), k, c)[1], there, delta)
+    return WarpedModel(inner, k, c, inner.F)
+
+
+def exponents(J: Array, old: Sequence[Old]) -> Array:
+    """k, from the nearest old point that has moved a parameter noticeably and whose column of slopes is parallel."""
+    k = np.zeros(J.shape[1])
+    lengths = np.linalg.norm(J, axis=0)
+    for step, _, slope in sorted(old, key=lambda point: -norm(point[0])):  # the nearest has the last word
+        if slope is None or not step.any():
+            continue
+        product, there = np.sum(J * slope, axis=0), np.linalg.norm(slope, axis=0)
+        told = (np.abs(step) >= MOVED * np.abs(step).max()) & (product > PARALLEL * lengths * there) & (product > 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = np.log(there / lengths) / step
+        k = np.where(told & np.isfinite(found), found, k)
+    return k
+
+
+def _quadratics(r: Array, J: Array, old: Sequence[Old], delta: float) -> tuple[Basis, Array]:
+    """The functions of s that go with the columns of J, which are s, and with the rows of W; and W."""
+    m = J.shape[1]
+    ordered = sorted((point for point in old if norm(point[0]) > 0.0), key=lambda point: norm(point[0]))
+    unit = max(delta, norm(ordered[0][0])) if ordered else 1.0
+    z: list[Array] = []
+    y: list[Array] = []
+    D: list[float] = []
+    W: list[Array] = []
+    for step, there, slope in ordered:
+        if z and len(z) + 1 + (0 if slope is None else m) > MOST_EQUATIONS:
+            break
+        distance = norm(step) / unit
+        direction = step / norm(step)
+        z.append(direction)
+        y.append(0.5 * direction)
+        D.append((THIRD * distance / 6.0) ** 2)
+        W.append((there - r - J @ step) / distance**2)
+        if slope is not None:
+            z.extend(np.eye(m))
+            y.extend([direction] * m)
+            D.extend([(THIRD * distance / 2.0) ** 2] * m)
+            W.extend((slope - J).T * (unit / distance))
+    if not z:
+        return Basis(J[:0], J[:0], np.zeros(m), np.eye(m), np.empty((0, 0)), 1.0), np.empty((0, len(r)))
+    Z, Y = np.array(z), np.array(y)
+    K = 0.5 * ((Z @ Z.T) * (Y @ Y.T) + (Z @ Y.T) * (Y @ Z.T))
+    K[np.diag_indices_from(K)] += np.array(D) + NUGGET
+    # Far points have large diagonals, which a factor does not mind and `scipy.linalg.solve` would warn of.
+    inverse = scipy.linalg.cho_solve(scipy.linalg.cho_factor(K), np.eye(len(K)))
+    g = np.hstack([unit * np.eye(m), np.zeros((m, len(K)))])
+    Lam = np.hstack([np.zeros((len(K), m)), inverse])
+    return Basis(Z, Y, np.zeros(m + len(K)), g, Lam, unit), np.array(W)
+
+
+# Which of them
+
+
+def fitted(state: Iterate, setting: Setting) -> Sequence[CostModel]:
+    """The models that compete, one for each of the misses, the one to start with first; the paper's alone if it is
+    asked for."""
+    if state.models.by_derivatives:
+        return _from_derivatives(state, setting)
+    if setting.options.model == "linear":
+        return 2 * _through(state.points, state.k, (), coarse=True)
+    competing = _through(state.points, state.k, useful(state, setting), is_coarse(state))
+    return [*competing, competing[-1]][:2]
+
+
+def _through(points: Sequence[Sample], k: int, old: Sequence[Sample], coarse: bool) -> list[CostModel]:
+    """Interpolation through the points around the k-th: with old ones, if there are any, and without."""
+    linear = linear_basis(np.array([point.u for point in points]), k)
+    bases = [linear]
+    if old:
+        bases.insert(0, quadratic_basis(linear, k, points[k].u, np.array([point.u for point in old])))
+    residuals, old_residuals = stack(points, coarse), stack(old, coarse)
+    return [fit(basis, k, residuals, old_residuals) for basis in bases]
+
+
+def _from_derivatives(state: Iterate, setting: Setting) -> list[CostModel]:
+    """Three models; one that cannot be had is stood in for by the first."""
+    current, unit, coarse = state.current, setting.scaling.unit, is_coarse(state)
+    nearby = useful(state, setting)
+    r, *residuals = stack([current, *nearby], coarse)
+    J, *known = (slopes(point.evaluation, unit, coarse) for point in (current, *nearby))
+    assert J is not None
+    old = [(point.u - current.u, *there) for point, *there in zip(nearby, residuals, known, strict=True)]
+    first = curved(r, J, old, state.delta)
+    return [first, curved(r, J, (), state.delta), fading(r, J, old, state.delta) or first]
+
+
+def flatness(state: Iterate, setting: Setting) -> Array:
+    """J^T J at the incumbent, by derivatives or by the linear model."""
+    if state.models.by_derivatives:
+        J = slopes(state.current.evaluation, setting.scaling.unit, coarse=False)
+        assert J is not None
+        return J.T @ J
+    (model,) = _through(state.points, state.k, (), coarse=False)
+    return 0.5 * model.derivatives(np.zeros(len(state.current.u)))[1]
+
+
+def is_coarse(state: Iterate) -> bool:
+    """Whether there are blocks enough for a model of their norms."""
+    current = state.current
+    return len(current.evaluation.e) >= 2 * (len(current.u) + 1)
+
+
+def stack(points: Sequence[Sample], coarse: bool) -> Array:
+    return np.array([point.evaluation.coarse if coarse else point.evaluation.r for point in points])
+
+
+def useful(state: Iterate, setting: Setting) -> list[Sample]:
+    """The old points that say something about the model."""
+    current = state.current
+    if not state.pool:
+        return []
+    useful = []
+    distances = np.linalg.norm(np.array([point.u for point in state.pool]) - current.u, axis=1)
+    for point, distance in zip(state.pool, distances.tolist(), strict=True):
+        if distance > FAR * REACH * state.delta or point.evaluation.cost > OUTLIER * current.evaluation.cost:
+            continue
+        needed = for_model(max(distance, state.delta), current.evaluation, setting.options)
+        if achieved(point.evaluation, setting.options) <= needed:
+            useful.append(point)
+    return useful

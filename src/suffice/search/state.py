@@ -22,8 +22,7 @@ from suffice.lazy import cached_property
 from suffice.options import Options
 from suffice.result import Purpose, Record, Status
 
-MOST_EQUATIONS = 300  # of a model with derivatives, for the curvature
-WARM_POOL = 20  # how many points keep their solutions for warm starts after they have left the model
+WARM_POOL = 20  # how many points keep solutions and Jacobians after they have left the model
 
 
 @dataclass(frozen=True)
@@ -285,11 +284,6 @@ def pool_size(m: int) -> int:
     return min((m + 1) * (m + 2), 4 * m + 60)
 
 
-def sloped_pool_size(m: int) -> int:
-    """How many of them keep their Jacobians: as many as a model has equations for."""
-    return max(MOST_EQUATIONS // (m + 1), 2)
-
-
 def pooled(pool: Sequence[Sample], left: Sequence[Sample]) -> tuple[Sample, ...]:
     """The pool with the points that have left the model."""
     if not left:
@@ -297,13 +291,9 @@ def pooled(pool: Sequence[Sample], left: Sequence[Sample]) -> tuple[Sample, ...]
     m = len(left[0].u)
     grown = [*pool, *left][-pool_size(m) :]
     for i, point in enumerate(grown):
-        age, evaluation = len(grown) - i, point.evaluation
-        if age > WARM_POOL and evaluation.solutions:
-            evaluation = replace(evaluation, solutions=())
-        if age > sloped_pool_size(m) and evaluation.J is not None:
-            evaluation = replace(evaluation, jacobian=None)
-        if evaluation is not point.evaluation:
-            grown[i] = replace(point, evaluation=evaluation)
+        evaluation = point.evaluation
+        if len(grown) - i > WARM_POOL and (evaluation.solutions or evaluation.J is not None):
+            grown[i] = replace(point, evaluation=replace(evaluation, solutions=(), jacobian=None))
     return tuple(grown)
 
 

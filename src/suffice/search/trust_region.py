@@ -19,7 +19,7 @@ import numpy as np
 from suffice.arrays import Array, norm
 from suffice.evaluation import Evaluation
 from suffice.result import Purpose, Status
-from suffice.search import by_derivatives, fitting, looks
+from suffice.search import by_derivatives, looks
 from suffice.search.accuracy import (
     REFINEMENT,
     achieved,
@@ -39,7 +39,7 @@ from suffice.search.judge import (
     next_rho,
     verdict_on,
 )
-from suffice.search.model import minimise
+from suffice.search.model import FAR, fitted, flatness, minimise
 from suffice.search.state import WARM_POOL, Iterate, Judged, Pending, Plan, Sample, Setting, Trial, Verdict, remembered
 
 SHORT_STEP = 0.5  # steps shorter than this many rho are not worth an evaluation (published implementation)
@@ -182,7 +182,7 @@ def _step(state: Iterate, setting: Setting) -> Iterate:
     if models.by_derivatives and not by_derivatives.known(state.current.evaluation):
         at_last = state.rho <= options.final_radius
         return _ended(state, setting) if at_last else by_derivatives.give_up(state, setting)
-    current, competing = state.current, fitting.fitted(state, setting)
+    current, competing = state.current, fitted(state, setting)
     model = competing[min(range(len(competing)), key=lambda i: models.misses[i])]
     room = setting.scaling.low - current.u, setting.scaling.high - current.u
     s, predicted = minimise(model, state.delta, *room)
@@ -262,7 +262,7 @@ def _bring_near(state: Iterate, setting: Setting, short: bool) -> Iterate | None
     t, distance = farthest(state.places, state.k)
     if state.models.by_derivatives:
         return None
-    if distance <= fitting.FAR * max(2.0 * state.delta, 10.0 * state.rho):
+    if distance <= FAR * max(2.0 * state.delta, 10.0 * state.rho):
         return None
     radius = max(min(0.1 * distance, state.delta), state.rho)
     u = improving_point(state.places, state.k, t, radius, *setting.box)
@@ -291,7 +291,7 @@ def _narrow(state: Iterate, setting: Setting) -> Iterate:
             return by_derivatives.give_up(state, setting)
         return _ask(state, Purpose.TEST, *by_derivatives.test(state, setting), setting)
     if at_last and state.looks.rounds < looks.ROUNDS:
-        squared, F = fitting.flatness(state, setting), current.evaluation.cost
+        squared, F = flatness(state, setting), current.evaluation.cost
         places = looks.along_flat(current.u, squared, F, options.initial_radius, *setting.box)
         if options.model != "linear":  # the paper's method does without
             places += looks.at_bounds(state, setting)

@@ -243,17 +243,8 @@ class Tuner:
         self._asked_at = None
         self.search = self.search.absorb(evaluation, seconds)
         if self.remembers:
-            self._remember(evaluation)
+            self._answers.append(evaluation)
         return self.history[-1]
-
-    def _remember(self, evaluation: Evaluation) -> None:
-        """Every answer, without solutions that are not handed out again."""
-        self._answers.append(evaluation)
-        heavy = [i for i, one in enumerate(self._answers) if one.solutions]
-        needed = {id(one.solutions) for one in evaluations_of(self.search)} if heavy else set()
-        for i in heavy:
-            if id(self._answers[i].solutions) not in needed:
-                self._answers[i] = replace(self._answers[i], solutions=())
 
     def limit(self, options: Options, seconds: float = 0.0) -> None:
         """From now on with these options, which may differ in their budgets, and after so many seconds more."""
@@ -286,8 +277,11 @@ class Tuner:
         )
 
     def state(self) -> dict[str, Any]:
-        """The search as plain data, fit for JSON: what it began with, and all answers."""
-        answers = {"answers": tuple(self._answers), "seconds": self.search.ledger.seconds}
+        """The search as plain data, fit for JSON: what it began with, and all answers, with solutions as long as they
+        may be handed out again."""
+        needed = {id(one.solutions) for one in evaluations_of(self.search)}
+        kept = (one if id(one.solutions) in needed else replace(one, solutions=()) for one in self._answers)
+        answers = {"answers": tuple(kept), "seconds": self.search.ledger.seconds}
         return {
             "format": STATE_FORMAT,
             **{name: encode(value) for name, value in {**self.arguments, **answers}.items()},
