@@ -57,7 +57,6 @@ from suffice.models.softmax_jobs import (
     SoftmaxSeen,
     SoftmaxStep,
     SoftmaxSums,
-    columns_of_classes,
     softmax_rows,
     solve_across,
 )
@@ -243,7 +242,8 @@ class Multinomial(RowModel):
 
     def hessian(self, image: Any, working: Indices) -> Array:
         """The Hessian at these margins on these variables: that in (W, b) without what b takes up."""
-        parts = columns_of_classes(working, self.classes, self.design.shape[1])
+        of_class, column = np.divmod(working, self.design.shape[1])
+        parts = tuple(column[of_class == k] for k in range(self.classes))
         H: Array
         H, across = self.rows.run(SoftmaxHessian(parts, self.b(image)), [image], **self.given, **self.given_at(image))
         H = H - across @ solve_across(self._found(image).H, across.T) if self.intercept else H.copy()

@@ -13,7 +13,6 @@ these margins it is given.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -264,9 +263,3 @@ def solve_across(H: Array, b: Array) -> Array:
     K = len(H)
     shifted = H + 1.0 / K + np.diag(np.full(K, 4.0 * K * EPS * (1.0 + float(np.trace(H)))))
     return np.asarray(np.linalg.solve(shifted, b), dtype=np.float64)
-
-
-def columns_of_classes(working: Sequence[int] | Indices, K: int, d: int) -> tuple[Indices, ...]:
-    """The columns of these variables, W row by row, class by class."""
-    working = np.asarray(working)
-    return tuple(working[(working >= k * d) & (working < (k + 1) * d)] - k * d for k in range(K))

@@ -24,25 +24,7 @@ from suffice.problems.linear import (
 from suffice.problems.many import FusedLasso, Grouped, SampleWeights
 from suffice.problems.outputs import ElasticNetMultinomial, MultiTaskElasticNet
 
-__all__ = [
-    "Denoising",
-    "ElasticNet",
-    "ElasticNetBinomial",
-    "ElasticNetCox",
-    "ElasticNetGamma",
-    "ElasticNetHuber",
-    "ElasticNetLogistic",
-    "ElasticNetModel",
-    "ElasticNetMultinomial",
-    "ElasticNetNegativeBinomial",
-    "ElasticNetPoisson",
-    "ElasticNetTweedie",
-    "FusedLasso",
-    "Grouped",
-    "LowerLevel",
-    "MultiTaskElasticNet",
-    "Reconstruction",
-    "SampleWeights",
-    "SampledFourier",
-    "signs",
-]
+__all__ = ["Denoising", "ElasticNet", "ElasticNetBinomial", "ElasticNetCox", "ElasticNetGamma", "ElasticNetHuber"]
+__all__ += ["ElasticNetLogistic", "ElasticNetModel", "ElasticNetMultinomial", "ElasticNetNegativeBinomial"]
+__all__ += ["ElasticNetPoisson", "ElasticNetTweedie", "FusedLasso", "Grouped", "LowerLevel", "MultiTaskElasticNet"]
+__all__ += ["Reconstruction", "SampleWeights", "SampledFourier", "signs"]

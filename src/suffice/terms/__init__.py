@@ -30,39 +30,7 @@ from suffice.penalties.prox import L1, Box, BoxL1, ElasticNet, NonNegative, Posi
 from suffice.rows.blocks import RowBlocks
 from suffice.rows.design import row_folds
 
-__all__ = [
-    "BINOMIAL",
-    "GAMMA",
-    "HUBER",
-    "L1",
-    "LOGISTIC",
-    "POISSON",
-    "SQUARED",
-    "SQUARED_HINGE",
-    "Binomial",
-    "Box",
-    "BoxL1",
-    "ElasticNet",
-    "Fused",
-    "Gamma",
-    "Group",
-    "Huber",
-    "LinearModel",
-    "Logistic",
-    "MarginLoss",
-    "NegativeBinomial",
-    "NonNegative",
-    "Poisson",
-    "Positive",
-    "Prox",
-    "RowBlocks",
-    "Smooth",
-    "SparseGroup",
-    "Squared",
-    "SquaredHinge",
-    "Tweedie",
-    "WeightedL1",
-    "Zero",
-    "row_folds",
-    "tweedie",
-]
+__all__ = ["BINOMIAL", "GAMMA", "HUBER", "L1", "LOGISTIC", "POISSON", "SQUARED", "SQUARED_HINGE", "Binomial", "Box"]
+__all__ += ["BoxL1", "ElasticNet", "Fused", "Gamma", "Group", "Huber", "LinearModel", "Logistic", "MarginLoss"]
+__all__ += ["NegativeBinomial", "NonNegative", "Poisson", "Positive", "Prox", "RowBlocks", "Smooth", "SparseGroup"]
+__all__ += ["Squared", "SquaredHinge", "Tweedie", "WeightedL1", "Zero", "row_folds", "tweedie"]
