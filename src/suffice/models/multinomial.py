@@ -55,7 +55,6 @@ from suffice.models.softmax_jobs import (
     SoftmaxHessian,
     SoftmaxLoss,
     SoftmaxSeen,
-    SoftmaxStep,
     SoftmaxSums,
     softmax_rows,
     solve_across,
@@ -152,8 +151,8 @@ class Multinomial(RowModel):
 
     def _step(self, image: Any, b: Array) -> tuple[float, Array, Array]:
         """The loss at this b, s and its Jacobian."""
-        loss, s, H = self.rows.run(SoftmaxStep(b), [image], **self.given)
-        return float(loss), s - self.seen, H
+        loss, s, H, *_ = self.rows.run(SoftmaxBalance(b), [image], **self.given)
+        return float(loss), s, H
 
     def _sought(self, image: Any) -> Array:
         """But for rounding the right b."""

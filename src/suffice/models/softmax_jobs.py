@@ -173,21 +173,6 @@ class SoftmaxBalance(Job):
 
 
 @dataclass(frozen=True)
-class SoftmaxStep(Job):
-    """The loss at these intercepts, the sum of a p and its Jacobian, roughly. a, y are given."""
-
-    b: Array
-    reads = False
-
-    def __call__(self, block: Block) -> Any:
-        a = block["a"]
-        p, losses = softmax_rows(block.margins[0], labels_of(block), self.b)
-        aP = a[:, None] * p
-        total = aP.sum(axis=0)
-        return float(a @ losses), total, np.diag(total) - p.T @ aP
-
-
-@dataclass(frozen=True)
 class SoftmaxAlong(Job):
     """sum_i a_i range(n_i - m_i)^2 / 4: a variance is no more than that, wherever p is. a is given."""
 

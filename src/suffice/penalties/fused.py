@@ -5,9 +5,8 @@ r"""Neighbours that are to be alike: the fused penalty (total variation in one d
 **The prox** of the first part for a step t is found on a taut string. With r_k = v_1 + ... + v_k, the shortest path
 from (0, 0) to (n, r_n) that stays within t fused of r has the slopes x_k. It is pulled tight from left to right, in
 O(n): of what the apex sees, the greatest convex minorant of the upper and the least concave majorant of the lower edge
-are kept, and where their first pieces cross the path has a knot. On a piece from a to b, whose ends touch the edges
-t_a, t_b in {-1, 0, 1},  x = (mean of v_{a+1}, ..., v_b) + t fused (t_b - t_a)/(b - a),  computed anew from v itself.
-The l1 part then shrinks x, entry by entry: the prox of the sum is soft(prox of the first part, t l1).
+are kept; where their first pieces cross there is a knot. On a piece from a to b, whose ends touch the edges t_a, t_b in
+{-1, 0, 1},  x = (mean of v_{a+1}, ..., v_b) + t fused (t_b - t_a)/(b - a).  The l1 part then shrinks x.
 
 **Certificates.** p = v - mu w_bar falls into p1 = D^T u, |u_j| <= fused, D the differences, and p2, |p2_j| <= l1. As g
 is homogeneous, its Bregman remainder is

@@ -7,14 +7,14 @@ For a step t > 0, prox_{t g}(v) = argmin_x g(x) + ||x - v||^2 / (2t). Besides `v
   B; it is summed here from non-negative parts, so that nothing cancels when x is nearly optimal.
 - `least_subgradient(x, gradient)`: the element of gradient + dg(x) of smallest norm.
 
-Terms of single variables are  g = sum_j l1_j |x_j|  for  lower_j <= x_j <= upper_j,  infinite elsewhere. Their prox is
-that of the l1 penalty followed by a projection,  s = soft(v, l1),  w_bar = clip(s/mu). So p falls into p1 = v - s in
-the subdifferential of the l1 part and p2 = s - mu w_bar in that of the bounds, and
+Terms of single variables are  g = sum_j l1_j |x_j|  for  lower_j <= x_j <= upper_j,  infinite elsewhere. With  s =
+soft(v, l1),  w_bar = clip(s/mu),  p falls into p1 = v - s in the subdifferential of the l1 part and p2 = s - mu w_bar
+in that of the bounds, and
 
     B = sum_j (l1_j |x_j| - p1_j x_j)  +  sum_j p2_j (w_bar_j - x_j)
 
-is a sum of two that are not negative. In the same way the shortest element of gradient + dg is found: l1 takes up what
-it can of the gradient, and the bounds of what is left. Groups of variables are in `suffice.penalties.groups`.
+is a sum of two that are not negative. In the same way l1 takes up what it can of the gradient, and the bounds of what
+is left. Groups of variables are in `suffice.penalties.groups`.
 
 A user's own term needs `value` and `prox` only (see `solvers.problem.Composite`): the remainder then follows from the
 definition, with an allowance for its cancellation.

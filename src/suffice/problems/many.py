@@ -4,11 +4,8 @@ weights (`FusedLasso`), and weights of samples.
     sum_i (s_i / N) psi(x_i . w, y_i) + sum_j (l2_j/2) w_j^2 + sum_j l1_j |w_j|.
 
 `Grouped` has s = 1 and penalties of its own for every group of columns; a group may be a single column. `SampleWeights`
-has one s_i >= 0 for every row, which is not normalised: all weights twice as large are penalties half as large. For the
-solvers it is divided by sigma = sum_i s_i / N, which makes it a model with weights that sum to 1 and penalties l1/sigma
-and l2/sigma.
-
-Derivatives in these parameters (`suffice.solvers.sensitivity`), at a minimiser w, of the problem as it is solved:
+has one s_i >= 0 for every row, which is not normalised: for the solvers it is divided by sigma = sum_i s_i / N, which
+makes it a model with weights that sum to 1 and penalties l1/sigma and l2/sigma. Derivatives at a minimiser w are
 
     l1_j:  sign(w_j) e_j,      l2_j:  w_j e_j,      s_i:  psi'(x_i . w) x_i / sum(s).
 """
