@@ -12,7 +12,7 @@ import copy
 import csv
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, NamedTuple, cast
 
 import numpy as np
 from sklearn.compose import TransformedTargetRegressor
@@ -128,9 +128,16 @@ def read_recipe(folder: Path) -> Recipe:
         raise ValueError(f"{folder / RECIPE} does not say how tables are read: {error}") from error
 
 
-def predict(folder: Path, path: str, *, trust: bool = False) -> tuple[list[str], list[Array], list[str]]:
-    """What the model of a run's folder says of a table: names and columns, of classes with their probabilities or of
-    numbers, with a row for every row; and notes."""
+class Predictions(NamedTuple):
+    """One row for every row of a table."""
+
+    names: list[str]
+    columns: list[Array]
+    notes: list[str]
+
+
+def predict(folder: Path, path: str, *, trust: bool = False) -> Predictions:
+    """What the model of a run's folder says of a table: classes with their probabilities, or numbers."""
     recipe, file = read_recipe(folder), model_file(folder)
     model = load_file(file, trust=trust)
     table = read_for(recipe, path)
@@ -141,7 +148,7 @@ def predict(folder: Path, path: str, *, trust: bool = False) -> tuple[list[str],
         if hasattr(model, "predict_proba"):
             names += [f"probability of {plain(label)}" for label in model.classes_]
             columns += list(model.predict_proba(X).T)
-    return names, columns, notes
+    return Predictions(names, columns, notes)
 
 
 def write(file: IO[str], names: list[str], columns: list[Array]) -> None:
