@@ -113,11 +113,10 @@ class _Stratum:
 
     rows: Indices
     parts: list[tuple[Indices, Indices, Any]]
-    tied: Indices  # of every term: the first of its ties among `dead`,
-    ties: Indices  # and how many there are
+    tied: Indices  # of every term: the first of its ties among `dead`
     dead: Indices  # rows with an event, by falling time: of every term the one whose margin is taken off
-    less: Array  # l/d of every term
     share: Array  # s_t of the module's text
+    unit: Array  # the weight of its own row, or of its ties that are left: a term is 0 where nobody else is at risk
     weight: Array  # of rows, as sorted
 
     @classmethod
@@ -141,7 +140,8 @@ class _Stratum:
             share = np.add.reduceat(weights, first)[np.repeat(np.arange(len(first)), ties)] / d
         if less.any():
             parts += [(places, tied + d, -less), (places, tied, less)]
-        return cls(rows, parts, tied, d, dead, less, share, sets.weight[rows])
+        unit = share * d * (1.0 - less) if sets.efron else weights
+        return cls(rows, parts, tied, dead, share, unit, sets.weight[rows])
 
     def sums(self, e: Array) -> tuple[Array, Array]:
         """sum_j c_tj e_j of every term, and the sum of all parts it was made of; e (rows or rows x columns) is of rows
@@ -286,7 +286,7 @@ class CoxModel(MarginModel):
         with np.errstate(divide="ignore", invalid="ignore"):
             for of in self._terms(image):
                 part = of.part
-                terms = part.share * (of.logs - np.log(self._unit(part)))
+                terms = part.share * (of.logs - np.log(part.unit))
                 terms -= self.sets.weight[part.dead] * image[part.dead]
                 made.append(np.maximum(np.add.reduceat(terms, np.unique(part.tied)), 0.0))
         return np.concatenate(made) / self.total
@@ -296,18 +296,9 @@ class CoxModel(MarginModel):
         found = 0.0
         for of in self._terms(image):
             part, relative, top = of.part, of.relative, of.top
-            sizes = 1.0 + 4.0 * (abs(top) + np.abs(image[part.dead])) + np.abs(np.log(self._unit(part)))
+            sizes = 1.0 + 4.0 * (abs(top) + np.abs(image[part.dead])) + np.abs(np.log(part.unit))
             found += float(part.share @ (1.2 * relative + 8.0 * EPS * (sizes + np.log(len(image) + 2.0))))
         return found / self.total * (1.0 + 1e-6)
-
-    def _unit(self, part: _Stratum) -> Array:
-        """What makes a term 0 where nobody else is at risk: the weight of its own row, or of its ties that are left."""
-        weights = self.sets.weight[part.dead]
-        if not part.less.any():
-            return weights
-        sums = np.concatenate([[0.0], np.cumsum(weights)])
-        left: Array = (sums[part.tied + part.ties] - sums[part.tied]) * (1.0 - part.less)
-        return left
 
     def value_at(self, x: Array, image: Array) -> float:
         loss = float(self.time_losses(image).sum())
@@ -321,9 +312,8 @@ class CoxModel(MarginModel):
             pulls[part.rows] += of.e * part.back(of.inverse)[0]
             for rows, pull in of.alone:
                 pulls[rows] += pull
-            np.subtract.at(pulls, part.dead, self.sets.weight[part.dead])
-        result: Array = pulls / self.total
-        return result
+            pulls[part.dead] -= self.sets.weight[part.dead]
+        return pulls / self.total
 
     def gradient_at(self, x: Array, image: Array) -> Array:
         gradient: Array = self.design.adjoint(self.pulls(image)) + self.l2 * x
@@ -351,7 +341,7 @@ class CoxModel(MarginModel):
             for those, pull in of.alone:
                 off[those] += pull * (3.0 * moved + 4.0 * gamma(N + 8))
                 size[those] += pull
-            np.add.at(size, part.dead, self.sets.weight[part.dead])
+            size[part.dead] += self.sets.weight[part.dead]
         off = (off + 8.0 * EPS * size) / self.total
         if not np.isfinite(off).all():
             return math.inf
