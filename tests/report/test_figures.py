@@ -54,7 +54,6 @@ FIGURES = {
     "progress": figures.progress(trace(1)),
     "accuracy": figures.accuracy(trace(1)),
     "work": figures.work(trace(1)),
-    "gap": figures.gap([(1.0, 0.5), (2.0, 0.1)]),
     "band": figures.landscape(landscape((HOSTILE,))),
     "cells": figures.landscape(landscape((HOSTILE, "l2"))),
     "regularisation": figures.regularisation_path({"multiples": [10.0, 1.0, 0.1], "lines": PATHS}),

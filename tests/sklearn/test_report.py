@@ -394,7 +394,7 @@ def test_every_section_opens_and_nothing_complains(ridge, hostile, browser, tmp_
             .map(([t, f, text]) => text.textContent))"""
         assert browser.run(outside) == []
         drawn += len(figures)
-    assert drawn == 7
+    assert drawn == 9
     assert browser.run("document.documentElement.scrollWidth") <= width
     assert browser.problems == []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -198,13 +198,6 @@ def _cells(found: Landscape) -> Panel:
         marks.append(Cells(*cells, "not ruled out", name=name, colour=ORANGE))
     (x, y), (first, second) = found.ends, found.names
     return Panel("", first, second, [*marks, _best(*found.best)], True, True, x_ends=x, y_ends=y, height=520)
-
-
-def gap(history: Iterable[Sequence[float]]) -> Panel:
-    """The gap that a global certificate has proven after so many evaluations; pairs of both."""
-    x, y = np.array([(one, 100.0 * share) for one, share in history]).reshape(-1, 2).T
-    mark = Line("proven so far", ORANGE, x, y, steps="post")
-    return Panel("", "evaluation", "proven gap, %", [mark], log_y=bool(np.all(y > 0.0)), height=340)
 
 
 # --- a linear model, from the plain data of a search -----------------------------------------------------------------

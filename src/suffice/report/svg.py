@@ -32,10 +32,10 @@ SHAPES: dict[str, Any] = {  # corners around a point, in units of the size; othe
 }
 
 
-def figure(panel: Panel, name: str) -> str:
+def figure(panel: Panel, name: str, width: int = WIDE) -> str:
     """Both drawings of a panel."""
     return (
-        f'<div class="wide" data-figure="{escape(name)}">{draw(panel)}</div>'
+        f'<div class="wide" data-figure="{escape(name)}">{draw(panel, width)}</div>'
         f'<div class="narrow">{draw(panel, NARROW, hover=False)}</div>'
     )
 
@@ -129,7 +129,7 @@ def draw(panel: Panel, width: int = WIDE, *, hover: bool = True) -> str:
     scale = next((mark.scale for mark in panel.marks if isinstance(mark, Dots | Cells) and mark.scale), None)
     top, bottom = 16.0 + 18 * len(rows) + 18 * bool(panel.title), height - (46.0 if panel.x else 28.0)
     y = Axis(*extent([panel], "y"), panel.log_y, bottom, top)
-    ticks = {value: _cut(text, 40 if width > 600 else 16) for value, text in (panel.y_ticks or y.ticks()).items()}
+    ticks = {value: _cut(text, min(40, width // 20)) for value, text in (panel.y_ticks or y.ticks()).items()}
     left = 14.0 + 20 * bool(panel.y) + LETTER * max(map(len, ticks.values()), default=1)
     aside = 14.0 if scale is None else 48.0 + LETTER * max(map(len, scale.ticks.values()))
     counts = all(

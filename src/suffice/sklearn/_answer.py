@@ -5,18 +5,21 @@ against what else there is; which columns matter, and in which direction; how su
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from html import escape
 from typing import Any
 
 import numpy as np
 
+from suffice.report import figures, svg
 from suffice.report import html as shell
-from suffice.report.chart import BLUE, GREY, ORANGE
+from suffice.report.chart import BLUE, GREY, INK, ORANGE, Line, Mark, Panel
 from suffice.report.figures import cut
 from suffice.sklearn.measures import MEASURES, as_text
 
 Data = dict[str, Any]
 MOST_EFFECTS = 10
+HALF = 520  # pixels: half a page
 
 
 def lead(data: Data) -> str:
@@ -81,8 +84,7 @@ def _spread(folds: Data) -> str | None:
 
 def answer(data: Data) -> str:
     """How good, which columns, how sure."""
-    picture = _strip(data)
-    sure = f"<h3>How sure are we?</h3><p>{_sure(data)}</p>{picture}"
+    sure = f"<h3>How sure are we?</h3><p>{_sure(data)}</p>{_strip(data)}"
     matter = f"<h3>Which columns matter?</h3>{_effects(data)}"
     return f'{_good(data)}<div class="two"><div>{matter}</div><div>{sure}{_confusion(data)}</div></div>{_snippet(data)}'
 
@@ -135,7 +137,7 @@ def _parts(share: float) -> str:
 
 
 def _strip(data: Data) -> str:
-    """Every fold a dot, on one scale: tuned, with defaults, and the baseline."""
+    """Every fold a dot, on one scale: tuned, with defaults, and the baseline; bars are means."""
     folds, baseline = data["measures"]["folds"], data["measures"]["baseline"]
     name = folds["measure"]
     rows = [("tuned", folds["tuned"], BLUE), ("defaults", folds["default"], ORANGE)]
@@ -143,70 +145,35 @@ def _strip(data: Data) -> str:
     if not rows or name not in baseline:
         return ""
     rows.append(("baseline", [baseline[name]], GREY))
-    every = [value for _, values, _ in rows for value in values]
-    low, high = min(every), max(every)
-    pad = 0.06 * (high - low) or 1.0
-    low, high = low - pad, high + pad
-
-    def x(value: float) -> float:
-        return 110.0 + 470.0 * float((value - low) / (high - low))
-
-    parts = []
-    for k, (label, values, colour) in enumerate(rows):
-        y = 24 + 34 * k
-        parts.append(
-            f'<text x="0" y="{y + 4}">{escape(label)}</text><line class="axis" x1="110" x2="580" y1="{y}" y2="{y}"/>'
-        )
-        parts += [f'<circle cx="{x(v):.1f}" cy="{y}" r="5.5" fill="{colour}" fill-opacity="0.65"/>' for v in values]
-        mean = x(float(np.mean(values)))
-        parts.append(f'<line class="mean" x1="{mean:.1f}" x2="{mean:.1f}" y1="{y - 10}" y2="{y + 10}"/>')
-    bottom = 24 + 34 * len(rows)
-    for value, anchor in ((low + pad, "start"), (high - pad, "end")):
-        parts.append(f'<text x="{x(value):.1f}" y="{bottom}" text-anchor="{anchor}">{as_text(name, value)}</text>')
-    alt = f"{MEASURES[name][0]} of every fold"
-    return (
-        f'<svg class="strip" viewBox="0 0 600 {bottom + 8}" role="img" aria-label="{alt}">{"".join(parts)}</svg>'
-        f'<p class="caption">{alt}: dots are folds, bars their mean; defaults: of scikit-learn.</p>'
-    )
+    marks: list[Mark] = []
+    for k, (_, values, colour) in enumerate(reversed(rows)):
+        y, texts = np.full(len(values), float(k)), [as_text(name, value) for value in values]
+        marks.append(Line("", colour, values, y, texts, "o", joined=False, size=7.0, opacity=0.65))
+        marks.append(Line("", INK, [float(np.mean(values))] * 2, [k - 0.3, k + 0.3], width=2.0))
+    ticks = {float(k): row[0] for k, row in enumerate(reversed(rows))}
+    ends = -0.5, len(rows) - 0.5
+    panel = Panel("", MEASURES[name][0], "", marks, y_ticks=ticks, y_ends=ends, legend="", height=70 + 34 * len(rows))
+    words = "Dots are folds, bars their mean; defaults: of scikit-learn."
+    return f'{svg.figure(panel, "folds", HALF)}<p class="caption">{words}</p>'
 
 
 def _effects(data: Data) -> str:
     """The largest coefficients as bars to both sides, with what they do in words."""
-    found = data["coefficients"]
-    names, outputs, values = found["names"][:MOST_EFFECTS], found["outputs"], found["values"]
-    if not names:
+    found, about = data["coefficients"], data["about"]
+    if not found["names"]:
         return "<p>None: all coefficients are zero.</p>"
-    several = len(outputs) > 1
-    chosen = [max(range(len(outputs)), key=lambda j, k=k: abs(values[j][k])) for k in range(len(names))]  # type: ignore[misc]
-    most = max(abs(values[j][k]) for k, j in enumerate(chosen)) or 1.0
-    positive = data["about"].get("more likely")
-    rows = []
-    if not several:
-        ways = ("lowers the prediction", "raises it")
-        if isinstance(positive, str):
-            ways = (f"{escape(cut(positive, 20))} less likely", "more likely")
-        head = f'<div class="ways"><span>&larr; {ways[0]}</span><span>{ways[1]} &rarr;</span></div>'
-        rows.append(f"<tr><th></th><th>{head}</th><th></th></tr>")
-    for k, name in enumerate(names):
-        value = values[chosen[k]][k]
-        width = 50.0 * abs(value) / most
-        side = f"left: 50%; width: {width:.1f}%" if value > 0.0 else f"right: 50%; width: {width:.1f}%"
-        bar = f'<div class="bar"><i class="{"up" if value > 0.0 else "down"}" style="{side}"></i></div>'
-        of = escape(cut(outputs[chosen[k]], 24))
-        does = f"<td>{of} {'more' if value > 0.0 else 'less'} likely</td>" if several else ""
-        rows.append(f'<tr><td>{escape(cut(name))}</td><td>{bar}</td><td class="n">{value:+.3g}</td>{does}</tr>')
-    units = data["about"].get("units of coefficients")
-    unit = (
-        escape(str(units)) if units else "per unit of the column, as the linear model sees it after the steps before it"
-    )
-    more = found["nonzero"] - len(names)
+    ways = "lowers the prediction ← → raises it"
+    if len(found["outputs"]) > 1:
+        ways = "class less likely ← → more likely"
+    elif isinstance(about.get("more likely"), str):
+        ways = f"{cut(about['more likely'], 20)} less likely ← → more likely"
+    panel = replace(figures.coefficients(found, MOST_EFFECTS), x=ways)
+    unit = about.get("units of coefficients")
+    unit = unit or "per unit of the column, as the linear model sees it after the steps before it"
+    more, none = found["nonzero"] - min(len(found["names"]), MOST_EFFECTS), found["features"] - found["nonzero"]
     rest = f" {more:,} more column{' has a smaller one' if more == 1 else 's have smaller ones'}." if more > 0 else ""
-    none = found["features"] - found["nonzero"]
     rest += f" {none:,} {'has' if none == 1 else 'have'} none." if none else ""
-    return (
-        f'<div class="scroll"><table class="effects"><tbody>{"".join(rows)}</tbody></table></div>'
-        f'<p class="caption">Coefficients: {unit}.{rest}</p>'
-    )
+    return f'{svg.figure(panel, "effects", HALF)}<p class="caption">Coefficients: {escape(str(unit))}.{rest}</p>'
 
 
 def _confusion(data: Data) -> str:

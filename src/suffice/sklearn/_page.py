@@ -220,11 +220,7 @@ def _global(found: Data) -> str:
     words = "F is proven to lie in the band for every penalty, not only for those that were tried."
     if len(drawn.names) == 2:
         words = "Colours say by how much penalties are proven to be worse, all of them, not only those that were tried."
-    body = f"<p>{text}</p>{_caption(words)}" + figure(figures.landscape(drawn), "landscape")
-    if len(found["history"]) > 1:
-        curve = f"<h3>The gap as it was closed</h3>{_caption('It holds wherever the proof is stopped.')}"
-        body += curve + figure(figures.gap(found["history"]), "gap")
-    return body
+    return f"<p>{text}</p>{_caption(words)}" + figure(figures.landscape(drawn), "landscape")
 
 
 def _proven(accuracy: float | None) -> str:

@@ -20,8 +20,6 @@ from suffice.sklearn.scores import score_of
 
 __all__ = ["collect", "page"]
 
-MOST_GAPS = 2000  # of a certificate's history
-
 Data = dict[str, Any]
 
 
@@ -141,18 +139,16 @@ def course(search: Any) -> Data:
 
 
 def _global_certificate(made: Any) -> Data | None:
-    """The proven surfaces of F over the space and how the gap was closed, where a certificate was asked for."""
+    """The proven surfaces of F over the space, where a certificate was asked for."""
     if made is None:
         return None
     drawn = made.landscape
-    history = [[one.evaluations, one.gap] for one in made.history if math.isfinite(one.gap)]
     return {
         "epsilon": made.epsilon,
         "message": made.message,
         "evaluations": made.evaluations,
         "ranges": made.space.ranges,
         **{name: getattr(drawn, name) for name in ("names", "best", "lower", "upper", "cells", "line")},
-        "history": [*history[: -1 : math.ceil(len(history) / MOST_GAPS) or 1], *history[-1:]],
     }
 
 
