@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from suffice.prove.factor import ProvenFactor, Variables
-from suffice.prove.outputs import Pieces, weighted_gram
+from suffice.prove.verified_rows import Pieces, weighted_gram
 from suffice.rows.design import Design
 
 

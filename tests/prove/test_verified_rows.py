@@ -9,7 +9,7 @@ from flint import arb
 import suffice
 from suffice import losses, problems
 from suffice.prove.factor import ProvenFactor, Variables
-from suffice.prove.outputs import weighted_gram
+from suffice.prove.verified_rows import weighted_gram
 from suffice.rows import gram
 from suffice.rows.design import Design
 from suffice.solvers.solution import Outcome

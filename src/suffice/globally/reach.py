@@ -63,7 +63,7 @@ from suffice.globally.paths import (
     sizes_of,
 )
 from suffice.prove.factor import ProvenFactor, Variables
-from suffice.prove.outputs import weighted_gram
+from suffice.prove.verified_rows import weighted_gram
 from suffice.rows.design import largest_matrix
 
 TRIES = 6  # to find P

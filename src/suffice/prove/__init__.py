@@ -1,7 +1,8 @@
 """Proofs beyond strong convexity: verified minimisers, held-out losses.
 
-- `verified`: the exact minimiser near w, exhibited on its signed support; `verified_rows` asks rows what that takes
-- `factor`: the factor of a Hessian that is good for proofs; `outputs`: rows with one output, or several
+- `verified`: the exact minimiser near w, exhibited on its signed support; `verified_rows` asks rows
+  with one output, or several, what that takes
+- `factor`: the factor of a Hessian that is good for proofs
 - `held_out`: held-out losses, and how far the error of weights, or a verification, can move them; `scores`: their phi
 - `loss_at`: what any upper-level loss is at one w
 """

@@ -15,7 +15,7 @@ So ||E + E'|| <= delta, which gives
     (1 - tau) R^T R  <=  H  <=  (1 + tau) R^T R,        tau = delta ||R^-1||^2,        ||R^-1|| <= ||Z|| / (1 - ||F||),
     ||R^-T v||  <=  ||Z^T v|| / (1 - ||F||).
 
-The sums over rows are made where these are (`suffice.prove.outputs`); H is factored here.
+The sums over rows are made where these are (`suffice.prove.verified_rows`); H is factored here.
 
 A constant in all classes of a row has no effect. Without it class k moves by  b_k . h,  b_k the k-th row of B_i less
 their mean, and two classes move apart by at most (||b_k|| + ||b_l||) ||R h||, in norms by (R^T R)^-1. A vector added to

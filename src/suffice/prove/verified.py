@@ -67,8 +67,7 @@ from suffice.penalties.prox import BoxL1, Lasso
 from suffice.protocols import conforms
 from suffice.prove import verified_rows as asked
 from suffice.prove.factor import LEAST, ProvenFactor, Variables
-from suffice.prove.outputs import Piecewise, State
-from suffice.prove.verified_rows import Question, VerifiedRows, Wider, entry_gammas
+from suffice.prove.verified_rows import Piecewise, Question, State, VerifiedRows, Wider, entry_gammas
 from suffice.rows.design import OF_FACTORS, Design, largest_matrix
 from suffice.rows.margins import Margins
 from suffice.rows.rounding import TINY, gamma
