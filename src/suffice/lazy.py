@@ -8,7 +8,7 @@ race for it, and the last one stays.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
 
@@ -22,15 +22,10 @@ class cached_property(Generic[T]):  # noqa: N801 (as functools has it)
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    @overload
-    def __get__(self, instance: None, owner: type | None = None) -> cached_property[T]: ...
-    @overload
-    def __get__(self, instance: object, owner: type | None = None) -> T: ...
-    def __get__(self, instance: object | None, owner: type | None = None) -> cached_property[T] | T:
+    def __get__(self, instance: Any, owner: type | None = None) -> T:
         if instance is None:
-            return self
+            return self  # type: ignore[return-value]
         values = instance.__dict__
         if self.name not in values:
             values[self.name] = self.function(instance)
-        value: T = values[self.name]
-        return value
+        return values[self.name]  # type: ignore[no-any-return]

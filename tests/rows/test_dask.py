@@ -399,7 +399,7 @@ import json, pickle, resource
 import numpy as np
 from types import SimpleNamespace
 from suffice.rows.dask import on_piece
-from suffice.rows.margins import PassRequest, PassWork
+from suffice.rows.margins import PassRequest
 
 class Temporaries:
     reads, keeps = False, False
@@ -413,7 +413,7 @@ def faults(function):
 
 def job():
     X = SimpleNamespace(makes=(), shape=(10, 1))
-    work = PassWork(PassRequest(X, Temporaries(), (), {}))
+    work = PassRequest(X, Temporaries(), (), {})
     assert on_piece(pickle.dumps((10, [work])), 0, 10, None, [[]]) == (100,)
 
 job()

@@ -68,9 +68,9 @@ class ColumnLosses:
 
     def only(self, kept: list[int]) -> ColumnLosses:
         """Some of the columns."""
-        a = self.a if self.a.shape[1] == 1 else chosen(self.a, kept)
-        origins = None if self.origins is None else chosen(self.origins, kept)
-        return replace(self, a=a, Y=chosen(self.Y, kept), origins=origins)
+        a = self.a if self.a.shape[1] == 1 else self.a[:, kept]
+        origins = None if self.origins is None else self.origins[kept]
+        return replace(self, a=a, Y=self.Y[:, kept], origins=origins)
 
     def values(self, m: Any) -> Any:
         """The sum of psi of every column, for margins that are shifted."""
@@ -122,25 +122,19 @@ class ColumnProblems:
     l1: Any
     l2: Any
     mu: Any
-    L: Any
 
     @classmethod
     def of(cls, problems: Sequence[Composite]) -> ColumnProblems:
         models: list[Any] = [problem.smooth for problem in problems]
         penalties: list[Any] = [problem.prox for problem in problems]
         canonical, design = [problem.canonical for problem in problems], models[0].design
-        numbers = (
-            [one.l1 for one in penalties],
-            [one.l2 for one in models],
-            [one.mu for one in canonical],
-            [one.L for one in canonical],
-        )
+        numbers = [one.l1 for one in penalties], [one.l2 for one in models], [one.mu for one in canonical]
         columns = (like(np.array(one, dtype=np.float64), design.X) for one in numbers)
         return cls(tuple(problems), design, ColumnLosses.of(models), *columns)
 
     def only(self, kept: list[int]) -> ColumnProblems:
         """Some of the columns."""
-        numbers = {name: chosen(getattr(self, name), kept) for name in ("l1", "l2", "mu", "L")}
+        numbers = {name: getattr(self, name)[kept] for name in ("l1", "l2", "mu")}
         problems = tuple(self.problems[j] for j in kept)
         return replace(self, problems=problems, losses=self.losses.only(kept), **numbers)
 
@@ -163,10 +157,3 @@ def column(matrix: Any, j: int) -> Array:
     column = column.copy() if column.base is not None else column
     column.setflags(write=False)
     return column
-
-
-def chosen(value: Any, kept: list[int]) -> Any:
-    """These columns of a matrix, or numbers of them."""
-    xp = namespace(value)
-    index = np.array(kept) if xp is np else xp.asarray(np.array(kept), device=value.device)
-    return xp.take(value, index, axis=-1)

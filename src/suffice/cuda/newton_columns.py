@@ -321,14 +321,11 @@ def _cholesky(H: Any) -> Any:
     torch, shift = _torch(), 0.0
     size = torch.diagonal(H, dim1=1, dim2=2).amax(1)
     while True:
-        factor, failed = torch.linalg.cholesky_ex(H if shift == 0.0 else H + torch.diag_embed(_spread(shift * size, H)))
+        A = H if shift == 0.0 else H + torch.diag_embed((shift * size)[:, None].expand(-1, H.shape[1]))
+        factor, failed = torch.linalg.cholesky_ex(A)
         if not bool(failed.any()):
             return factor
         shift = max(100.0 * shift, 1e-15)
-
-
-def _spread(values: Any, H: Any) -> Any:
-    return values[:, None].expand(-1, H.shape[1])
 
 
 def _torch() -> Any:

@@ -27,9 +27,9 @@ import numpy as np
 
 from suffice.arrays import Array, frozen, whole_number
 from suffice.lazy import cached_property
-from suffice.rows.margins import Known, Making, Margins, PassRequest, PassWork, Product, as_block, asked, work_through
-from suffice.rows.rounding import block_length, dense_product
-from suffice.rows.sums import Block, Chosen, Job, one_thread, rows_from, tree
+from suffice.rows.gram import Pull
+from suffice.rows.margins import Known, Making, Margins, PassRequest, Product, as_block, asked, making, work_through
+from suffice.rows.sums import Block, Chosen, Job, one_thread, rows_from
 
 LOCAL = ("_surveys", "_even", "_made", "_targets", "_root")  # what does not travel
 BLOCK_BYTES = 1 << 23  # of float64 values at a time: 8 MB
@@ -138,7 +138,7 @@ class Blocked:
 
     def product(self, w: Array) -> Array:
         """X w, for a vector or a matrix w, as an array."""
-        return self.gathered(self.run(Making(np.asarray(w)))[0])
+        return self.gathered(self.run(Making(self.margins(w).w))[0])
 
     def fingerprint(self) -> dict[str, Any]:
         """What a journal compares: every entry, whatever file or chunk it lies in."""
@@ -187,32 +187,16 @@ class RowBlocks(Blocked):
         return cls(_Stack(parts), (sum(part.shape[0] for part in parts), widths[0]), block=block)
 
     @property
-    def T(self) -> _Transposed:  # noqa: N802 (as numpy has it)
-        return _Transposed(self)
+    def T(self) -> Transposed:  # noqa: N802 (as numpy has it)
+        return Transposed(self)
 
     def __matmul__(self, w: Array) -> Array:
-        if np.shape(w)[:1] != self.shape[1:]:
-            raise ValueError(f"X has {self.shape[1]} columns, its factor has shape {np.shape(w)}")
-        result = np.empty((self.shape[0], *np.shape(w)[1:]))
-        for place, block in self.blocks():
-            result[place] = block @ w
-        return result
-
-    def adjoint(self, r: Array) -> Array:
-        """X^T r."""
-        if np.shape(r)[:1] != self.shape[:1]:
-            raise ValueError(f"X has {self.shape[0]} rows, its factor has shape {np.shape(r)}")
-        result: Array = tree(dense_product(block, r[place], block_length(len(block))) for place, block in self.blocks())
-        return result
-
-    def places(self) -> Iterator[slice]:
-        """Where blocks stand."""
-        for start in range(0, self.shape[0], self.block):
-            yield slice(start, min(start + self.block, self.shape[0]))
+        return self.product(w)
 
     def blocks(self) -> Iterator[tuple[slice, Array]]:
         """Where each block stands, and the block."""
-        for place in self.places():
+        for start in range(0, self.shape[0], self.block):
+            place = slice(start, min(start + self.block, self.shape[0]))
             yield place, self.block_at(place)
 
     def block_at(self, place: slice) -> Array:
@@ -221,11 +205,11 @@ class RowBlocks(Blocked):
         return as_block(read, place.start, place.stop, self.shape[1], self.makes)
 
     def answers(self, requests: Sequence[PassRequest]) -> list[Any]:
-        made, works = PassWork.all_of(requests)
-        work_through([*made.values(), *works], 0, self.shape[0], self.block, self.rows)
+        made = making(requests)
+        work_through([*made.values(), *requests], 0, self.shape[0], self.block, self.rows)
         for one, work in made.items():
             one.rows = work.kept
-        return [work.result() for work in works]
+        return [work.result() for work in requests]
 
     @cached_property
     def _even(self) -> Array:
@@ -255,16 +239,19 @@ def block_rows(shape: tuple[int, int], block: int | None = None) -> int:
     return min(fitting if block is None else whole_number(block, "block", least=1), shape[0])
 
 
-class _Transposed:
+class Transposed:
     """X^T, for products."""
 
     __array_ufunc__ = None
 
-    def __init__(self, X: RowBlocks) -> None:
+    def __init__(self, X: Blocked) -> None:
         self.X = X
 
-    def __matmul__(self, r: Array) -> Array:
-        return self.X.adjoint(r)
+    def __matmul__(self, r: Any) -> Array:
+        if np.shape(r)[:1] != self.X.shape[:1]:
+            raise ValueError(f"X has {self.X.shape[0]} rows, its factor has shape {np.shape(r)}")
+        pulled: Array = self.X.run(Pull(), r=r)
+        return pulled
 
 
 class _Part:

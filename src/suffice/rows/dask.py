@@ -32,7 +32,7 @@ import numpy as np
 
 from suffice.arrays import Array
 from suffice.rows.blocks import Blocked, RowBlocks, block_rows
-from suffice.rows.margins import PassRequest, PassWork, work_through
+from suffice.rows.margins import PassRequest, making, work_through
 from suffice.rows.sums import Chosen, joined, tree
 
 TRIM, MMAP = -1, -3  # M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of <malloc.h>
@@ -125,10 +125,10 @@ class ClusterRows(Blocked):
     def answers(self, requests: Sequence[PassRequest]) -> list[Any]:
         """Three tasks for each piece at most: those that leave margins there need none that are there already, since
         these would be made again, or remembered, with them. A piece that is not held is read once for all."""
-        made, works = PassWork.all_of(requests)
-        groups: list[list[PassWork]] = [list(made.values()), [], []]
-        for work in works:
-            fresh = all(isinstance(one, PassWork) for one in work.sources[len(work.names) :])
+        made = making(requests)
+        groups: list[list[PassRequest]] = [list(made.values()), [], []]
+        for work in requests:
+            fresh = all(isinstance(one, PassRequest) for one in work.sources[len(work.names) :])
             groups[1 if work.job.keeps else 0 if fresh else 2].append(work)
         for number, group in enumerate(groups):
             for k, work in enumerate(group):
@@ -150,10 +150,10 @@ class ClusterRows(Blocked):
             one.rows = PieceRows(self, futures[0], work.place[1])
         return [
             (PieceRows(self, futures[1], k), totals[1][k]) if number == 1 else totals[number][k]
-            for number, k in (work.place for work in works)
+            for number, k in (work.place for work in requests)
         ]
 
-    def _tasks(self, works: Sequence[PassWork], before: Sequence[Sequence[Any]]) -> list[Any]:
+    def _tasks(self, works: Sequence[PassRequest], before: Sequence[Sequence[Any]]) -> list[Any]:
         """A task for each piece that does all of these, and may need what those before leave: under way, if pieces are
         held."""
         text: Any = import_module("distributed.protocol.pickle").dumps((self.block, works))
@@ -170,7 +170,7 @@ class ClusterRows(Blocked):
         do = dask.delayed(on_piece, pure=False)
         return [do(*task, dask_key_name=_key()) for task in tasks]
 
-    def _totals(self, works: Sequence[PassWork], futures: Sequence[Any]) -> list[Any]:
+    def _totals(self, works: Sequence[PassRequest], futures: Sequence[Any]) -> list[Any]:
         """Futures of sums, joined on the workers where they are large."""
         keeps = any(work.job.keeps for work in works)
         totals = self._mapped(totals_of, [(one,) for one in futures]) if keeps else list(futures)
@@ -242,7 +242,7 @@ def _known(X: Any) -> Any:
 def _argument(value: Any, piece: int, place: slice, before: Sequence[Sequence[Any]]) -> Any:
     """What goes with the rows of a piece, fit for travelling: an array of all rows goes in parts, what a task has left
     behind, or will, as that, with its place and the rule that reads it; None is the task itself."""
-    if isinstance(value, PassWork):
+    if isinstance(value, PassRequest):
         group, k = value.place
         return before[group][piece] if group < len(before) else None, k, None
     if isinstance(value, PieceRows):
@@ -263,7 +263,7 @@ def on_piece(text: bytes, start: int, stop: int, X: Any, sources: Sequence[Seque
     return Kept(tuple(work.kept for work in works), totals) if any(work.job.keeps for work in works) else totals
 
 
-def _resolved(value: Any, works: Sequence[PassWork]) -> Any:
+def _resolved(value: Any, works: Sequence[PassRequest]) -> Any:
     if not isinstance(value, tuple):
         return value
     rows, place, rule = value

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from suffice.arrays import Array, host, like, lives_elsewhere, namespace, outside_stacklevel
 from suffice.rows.blocks import Blocked, RowBlocks
@@ -76,17 +77,17 @@ class Place:
     def shared(self, X: Any, index: Any, centred: bool) -> Shared:
         """These rows, less the mean of their columns if they are to be centred."""
         rows = self.rows(X, index)
-        if not centred:
-            return Shared(rows, np.zeros(int(rows.shape[1])))
-        shift = host(namespace(rows).mean(rows, axis=0))
-        rows -= like(shift, rows)
-        return Shared(rows, shift)
+        return _less(rows, host(namespace(rows).mean(rows, axis=0)) if centred else np.zeros(int(rows.shape[1])))
 
     def less(self, X: Any, shift: Array) -> Shared:
         """All rows less this shift."""
-        rows = self.rows(X, slice(None))
+        return _less(self.rows(X, slice(None)), shift)
+
+
+def _less(rows: Any, shift: Array) -> Shared:
+    if shift.any():
         rows -= like(shift, rows)
-        return Shared(rows, shift)
+    return Shared(rows, shift)
 
 
 def numbered(X: Any) -> bool:
@@ -113,9 +114,11 @@ def counted(X: Any) -> Any:
 
 def taken(X: Any, index: Any) -> Any:
     """Rows of X where it lives, by a slice, a mask or numbers of rows."""
-    from sklearn.utils import _safe_indexing
-
     if not lives_elsewhere(X):
+        if isinstance(X, np.ndarray) or sp.issparse(X):
+            return X[index]
+        from sklearn.utils import _safe_indexing
+
         return _safe_indexing(X, index)
     numbers = np.arange(int(X.shape[0]))[index]
     return namespace(X).take(X, like(numbers, X), axis=0)

@@ -118,54 +118,27 @@ class Making(Job):
         return (margins + block["offset"] if "offset" in block.given else margins), 0
 
 
-@dataclass(frozen=True, eq=False)
 class PassRequest:
-    """A job on all rows of X, with the margins it needs and what else goes with the rows."""
+    """A job on all rows of X, with the margins it needs and what else goes with the rows, and what a pass has made of
+    it. It travels without its `sources`: what is given, and the products of which margins are made, each an array of
+    the rows at hand, a rule, or the request that makes it in the same pass."""
 
-    X: Any
-    job: Job
-    margins: Sequence[Margins]
-    given: Mapping[str, Any]
-
-    @property
-    def products(self) -> list[Product]:
-        """Of which its margins are made, each once."""
-        return list({id(one): one for margins in self.margins for _, one in margins.parts}.values())
-
-
-class PassWork:
-    """What a pass does for one request, block by block. It travels without its `sources`: what is given and products,
-    each an array of the rows at hand, a rule, or the work that makes it in the same pass."""
-
-    def __init__(self, request: PassRequest) -> None:
-        products = request.products
-        places = {id(one): k for k, one in enumerate(products)}
-        self.shares = [[(share, places[id(one)]) for share, one in margins.parts] for margins in request.margins]
-        self.job, self.names = request.job, tuple(request.given)
-        self.makes, self.columns = request.X.makes, request.X.shape[1]
-        self.sources: Sequence[Any] = [*request.given.values(), *products]
+    def __init__(self, X: Any, job: Job, margins: Sequence[Margins], given: Mapping[str, Any]) -> None:
+        self.X, self.job, self.names = X, job, tuple(given)
+        self.products = list({id(one): one for each in margins for _, one in each.parts}.values())
+        places = {id(one): k for k, one in enumerate(self.products)}
+        self.shares = [[(share, places[id(one)]) for share, one in each.parts] for each in margins]
+        self.makes, self.columns = X.makes, X.shape[1]
+        self.sources: Sequence[Any] = [*given.values(), *self.products]
         self.kept: Any = None
         self.sum, self.place = Tree(), (0, 0)  # among tasks of a cluster
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "sources": ()}
-
-    @classmethod
-    def all_of(cls, requests: Sequence[PassRequest]) -> tuple[dict[Product, PassWork], list[PassWork]]:
-        """The works that make what is missing of the requests' margins, and those for the requests themselves."""
-        missing = {one: request.X for request in requests for one in request.products if one.rows is None}
-        made = {}
-        for one, X in missing.items():
-            given = {} if one.offset is None else {"offset": one.offset}
-            made[one] = cls(PassRequest(X, Making(one.w), (), given))
-        works = [cls(request) for request in requests]
-        for work in works:
-            work.sources = [made.get(one, one.rows) if isinstance(one, Product) else one for one in work.sources]
-        return made, works
+        return {**vars(self), "X": None, "products": (), "sources": ()}
 
     def take(self, start: int, stop: int, inside: slice, rows: int, read: Callable[[], Any]) -> None:
         """The block start..stop-1, which stands `inside` of the rows at hand, so many."""
-        sources = [rows_from(one.kept if isinstance(one, PassWork) else one, inside) for one in self.sources]
+        sources = [rows_from(one.kept if isinstance(one, PassRequest) else one, inside) for one in self.sources]
         products = sources[len(self.names) :]
         margins = [combined([(share, products[k]) for share, k in shares]) for shares in self.shares]
         found = self.job(Block(start, stop, read, dict(zip(self.names, sources, strict=False)), margins))
@@ -180,7 +153,19 @@ class PassWork:
         return (self.kept, self.sum.total()) if self.job.keeps else self.sum.total()
 
 
-def work_through(works: Sequence[PassWork], start: int, stop: int, block: int, read: Callable[[int, int], Any]) -> None:
+def making(requests: Sequence[PassRequest]) -> dict[Product, PassRequest]:
+    """Requests that make what these miss, which refer to them from now on."""
+    made = {}
+    for one, X in {one: each.X for each in requests for one in each.products if one.rows is None}.items():
+        made[one] = PassRequest(X, Making(one.w), (), {} if one.offset is None else {"offset": one.offset})
+    for each in requests:
+        each.sources = [made.get(one, one.rows) if isinstance(one, Product) else one for one in each.sources]
+    return made
+
+
+def work_through(
+    works: Sequence[PassRequest], start: int, stop: int, block: int, read: Callable[[int, int], Any]
+) -> None:
     """All of them on the rows start..stop-1, which are read once, block by block, by whom X is asked for."""
     with one_thread():
         for first in range(start, stop, block):

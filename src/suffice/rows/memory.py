@@ -24,8 +24,8 @@ import scipy.sparse as sp
 
 from suffice.arrays import Array, frozen, host, like, lives_elsewhere
 from suffice.lazy import cached_property
-from suffice.rows.blocks import Blocked
-from suffice.rows.gram import Pull, dense_rows, neighbours
+from suffice.rows.blocks import Blocked, Transposed
+from suffice.rows.gram import dense_rows, neighbours
 from suffice.rows.margins import Known
 from suffice.rows.rounding import block_length, dense_product
 from suffice.rows.sums import Block, Job, tree_roundings
@@ -85,10 +85,7 @@ class InMemory(Blocked):
         return False
 
     def run(self, job: Job, margins: Sequence[Any] = (), **given: Any) -> Any:
-        return job(Block(0, self.shape[0], self._read, given, margins, self.pull))
-
-    def _read(self) -> Any:
-        return self.X
+        return job(Block(0, self.shape[0], lambda: self.X, given, margins, self.pull))
 
     def pull(self, r: Any) -> Array:
         return host(self.adjoint(like(r, self.X)))
@@ -147,9 +144,7 @@ class BlocksAdjoint(Adjoint):
         self.roundings = np.full(d, float(tree_roundings(N, X.block)))
 
     def __call__(self, r: Any) -> Array:
-        if np.shape(r)[:1] != self.X.shape[:1]:
-            raise ValueError(f"X has {self.X.shape[0]} rows, its factor has shape {np.shape(r)}")
-        pulled: Array = self.X.run(Pull(), r=r)
+        pulled: Array = Transposed(self.X) @ r
         return pulled
 
 

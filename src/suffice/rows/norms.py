@@ -72,10 +72,11 @@ def squared_norm_bound(A: Any) -> float:
     length = min(DENSE_GRAM_SIZE, math.isqrt(memory // 32))  # of blocks with a few Gram matrices each
 
     def looser() -> float:
-        B = _absolute(A)
+        B, across = abs(A), A if rows <= columns else A.T
         found = _looser(float(_row_sums(squared(A)).sum()), lambda v: host(B.T @ (B @ like(v, B))), rows, columns)
         if 0 < min(rows, columns) <= MOST_BLOCKS * length and rows * columns * length <= MOST_WORK:
-            found = min(found, _blockwise(A, length) * (1.0 + 2 * MOST_BLOCKS * EPS))
+            parts = [squared_norm_bound(across[k : k + length]) for k in range(0, across.shape[0], length)]
+            found = min(found, sum(parts) * (1.0 + 2 * MOST_BLOCKS * EPS))
         return found
 
     return _bound(rows, columns, memory, lambda: gram(A if columns <= rows else A.T)[0], looser)
@@ -93,17 +94,6 @@ def _bound(rows: int, columns: int, memory: int, gram: Callable[[], Array], loos
 
 def _looser(frobenius: float, normal: Callable[[Array], Array], rows: int, columns: int) -> float:
     return min(frobenius * (1 + 2 * (rows + columns) * EPS), _collatz_wielandt(normal, rows, columns))
-
-
-def _blockwise(A: Any, length: int) -> float:
-    """sum_b ||A_b||^2 over blocks of this many rows, or columns if there are fewer."""
-    across = A if A.shape[0] <= A.shape[1] else A.T
-    return sum(squared_norm_bound(across[k : k + length]) for k in range(0, across.shape[0], length))
-
-
-def _absolute(A: Any) -> Any:
-    """|A|, at the same places if it is sparse."""
-    return type(A)((abs(A.data), A.indices, A.indptr), shape=A.shape, copy=False) if sp.issparse(A) else abs(A)
 
 
 @dataclass(frozen=True)

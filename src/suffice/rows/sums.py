@@ -44,15 +44,10 @@ class Block:
 
     def pull(self, r: Any) -> Array:
         """X^T r, for a vector or a matrix r."""
-        return pulled(self.X, r) if self.adjoint is None else self.adjoint(r)
+        return dense_product(self.X, r, block_length(len(r))) if self.adjoint is None else self.adjoint(r)
 
     def __getitem__(self, name: str) -> Any:
         return self.given[name]
-
-
-def pulled(X: Array, r: Array) -> Array:
-    """X^T r for dense rows."""
-    return dense_product(X, r, block_length(len(X)))
 
 
 class Job:
