@@ -44,7 +44,7 @@ ORDER = [
 
 # Rooms of several packages.
 ROOMS = {
-    **dict.fromkeys(("rows", "models", "penalties", "kernels.functions"), "terms"),
+    **dict.fromkeys(("rows", "models", "penalties"), "terms"),
     **dict.fromkeys(("imaging.variation", "imaging.measurement"), "terms"),
     **dict.fromkeys(("solvers", "prove", "imaging", "kernels", "cuda"), "lower"),
     **dict.fromkeys(("prove.held_out", "prove.loss_at", "prove.scores"), "held_out"),

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.svm import SVC, SVR
 
-from suffice.kernels.functions import Kernel
-from suffice.kernels.machines import SupportVectors, certified_ridge, ridge_machine
+from suffice.kernels.machines import Kernel, SupportVectors, certified_ridge, ridge_machine
 from tests.reference_balls import precision
 
 BITS = 300

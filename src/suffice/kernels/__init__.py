@@ -1,5 +1,4 @@
-"""Kernel machines, solved in their dual, with proofs.
+"""Kernel machines.
 
-functions   kernels, their matrices, and how far these are from exact ones
-machines    support vector machines by their duality gap, kernel ridge regression by its residual
+machines    kernels and their matrices with bounds on errors; support vector machines and kernel ridge regression
 """

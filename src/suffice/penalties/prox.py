@@ -206,6 +206,9 @@ class Zero(Lasso):
 
     l1 = 0.0
 
+    def prox(self, v: Array, step: float | Array) -> Array:
+        return v
+
 
 @dataclass(frozen=True)
 class L1(Lasso):

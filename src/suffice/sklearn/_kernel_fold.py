@@ -21,7 +21,6 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from copy import copy
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Literal
@@ -32,8 +31,7 @@ from sklearn.svm import SVC, SVR
 
 from suffice.arrays import Array, frozen, positive, whole_number
 from suffice.evaluation import Evaluation
-from suffice.kernels.functions import Kernel, KernelMatrix
-from suffice.kernels.machines import Machine, SupportVectors, ridge_machine
+from suffice.kernels.machines import Kernel, KernelMatrix, Machine, SupportVectors, ridge_machine
 from suffice.lazy import cached_property
 from suffice.options import Policy
 from suffice.protocols import Closing
@@ -347,19 +345,17 @@ class KernelSpace:
         return self.penalties(evaluation)
 
 
+@dataclass(frozen=True, eq=False)
 class KernelProblem(Closing):
     """The objective of a search: folds of kernel machines with their held-out losses."""
 
-    def __init__(
-        self,
-        folds: Sequence[KernelFold],
-        losses: Sequence[HeldOutMachines],
-        space: KernelSpace,
-        fixed: Mapping[str, float],
-        jobs: int = 1,
-    ) -> None:
-        self.folds, self.losses, self.space, self.total = tuple(folds), tuple(losses), space.space, space.total
-        self.fixed, self.jobs, self.max_steps = dict(fixed), jobs, math.inf
+    folds: tuple[KernelFold, ...]
+    losses: tuple[HeldOutMachines, ...]
+    space: Space
+    total: float
+    fixed: Mapping[str, float]
+    jobs: int = 1
+    max_steps: float = math.inf
 
     def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
         """Residuals whose errors are at most `within`, as far as arithmetic allows."""
@@ -417,11 +413,9 @@ class KernelProblem(Closing):
 
     def limited(self, max_steps: int) -> KernelProblem:
         """The same problem, with so many steps for every fold at most."""
-        limited = copy(self)
-        limited.max_steps = whole_number(max_steps, "max_steps", least=1)
-        return limited
+        return replace(self, max_steps=whole_number(max_steps, "max_steps", least=1))
 
     def fingerprint(self) -> dict[str, Any]:
         """What a journal compares before it is continued."""
-        return {"folds": self.folds, "losses": self.losses, "space": self.space.ranges, "total": self.total,
-                "fixed": self.fixed}  # fmt: skip
+        given = {name: getattr(self, name) for name in ("folds", "losses", "total", "fixed")}
+        return {**given, "space": self.space.ranges}

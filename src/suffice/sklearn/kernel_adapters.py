@@ -20,7 +20,7 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.svm import SVC, SVR
 
 from suffice.arrays import Array
-from suffice.kernels.functions import Kernel
+from suffice.kernels.machines import Kernel
 from suffice.rows.gram import all_entries
 from suffice.sklearn._kernel_fold import KernelFold, KernelProblem, KernelSpace, Kind, gamma_by_scale
 from suffice.sklearn.adapters import READ, SQUARES, Adapter, register_adapter
@@ -68,7 +68,10 @@ class _KernelAdapter(Adapter):
         """What is searched: the strength, gamma where the kernel has one, and what else the estimator has."""
         self.check(estimator, ())
         known = self.tuned if kernel_of(estimator).has_gamma else tuple(one for one in self.tuned if one != "gamma")
-        return KernelSpace.of(given, known, 1.0 if given is not None else _scale(data), step, data.total)
+        scale = (
+            1.0 if given is not None else gamma_by_scale(data.whole().model.X)
+        )  # of all rows, as the machine sees them
+        return KernelSpace.of(given, known, scale, step, data.total)
 
     def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Any:
         count = 2 if classes is None else len(classes)
@@ -80,7 +83,8 @@ class _KernelAdapter(Adapter):
         losses = [fold.loss(scoring, len(folds)) for fold in folds]
         strength = self.tuned[0]
         fixed = {strength: float(getattr(folds[0].estimator, strength))}
-        return KernelProblem([fold.model for fold in folds], losses, space, fixed, jobs)
+        models = tuple(fold.model for fold in folds)
+        return KernelProblem(models, tuple(losses), space.space, space.total, fixed, jobs)
 
     def final(self, split: Any, params: dict[str, float], accuracy: float) -> tuple[Solution, float]:
         """The machines of all rows, and ||f||."""
@@ -97,11 +101,6 @@ class _KernelAdapter(Adapter):
 
     def weights(self, estimator: Any, y: Any, sample_weight: Array, classes: Any) -> Array:
         return class_weighted(estimator, y, sample_weight, by_rows=True)
-
-
-def _scale(data: Any) -> float:
-    """gamma="scale" of all rows, as the machine sees them."""
-    return gamma_by_scale(data.whole().model.X)
 
 
 def _with_gamma(estimator: Any, fold: KernelFold, gamma: float) -> None:

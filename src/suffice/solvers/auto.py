@@ -5,15 +5,10 @@ r"""The method that is fastest for the problem at hand.
   would need, about sqrt(kappa) times the entries of X, which run slowly: the factor between the two has been measured
   on problems from 40 x 10 to 10000 x 500 and 500 x 3000, dense and sparse. Where kappa is small FISTA is as fast from
   the beginning, unless X is read in blocks of rows: there passes count, and Newton's method takes fewer.
-- A multinomial model with an l1 penalty or none: `newton`, whose systems are solved by products with X where a matrix
-  would cost more. On 10 classes of 64 columns and 4 classes of 11,769 sparse ones it takes 11 products a step, 3 steps
-  a solve, at penalties over eight decades; FISTA takes hundreds, and finds the intercepts at each of them.
-- Cox's model with an l1 penalty or none: `newton`, up to MOST_WHOLE variables.
-- Bounds on the weights, or groups of them: `newton` where `fista_adaptive` cannot be used (there is no L, or no mu), or
-  where by the same measure a Hessian of the variables that may move is worth its price.
-- Linear models with an X of torch, and an l2: `newton` for all that share X at a time, on X's device
-  (`suffice.cuda.newton_columns`).
-- Everything else: `fista_adaptive`.
+- Multinomial models, and Cox's up to MOST_WHOLE variables, with an l1 penalty or none: `newton`.
+- Bounds on the weights, or groups of them: `newton` where by the same measure a Hessian of the variables that may move
+  is worth its price.
+- Where `fista_adaptive` cannot be used, since there is no L or no mu: `newton`. Everything else: `fista_adaptive`.
 
 A solve whose support has grown too large goes on with FISTA from the point it has reached; so does one in which
 Newton's method makes no progress any more though rounding would let it.

@@ -105,10 +105,9 @@ class Evidence:
     """What a solver knows at x: the gradient at a point z, and how x came from it.
 
     With a step length tau, x = prox_{tau g}(z - tau grad f(z)) and ||x - x_hat|| <= contraction ||z - x_hat||;
-    without one, x is z itself. `majoriser` is an M with f(x) <= f(z) + <grad f(z), x - z> +
-    M/2 ||x - z||^2. `rate` bounds ||x - x_hat|| / ||x^0 - x_hat||
-    a priori (infinite where nothing is known). `rounding` bounds the rounding of the gradient, for a solver that has
-    a better bound than f's own. A batch of FISTA leaves z's image out: nothing needs it there.
+    without one, x is z itself. `majoriser` is an M with f(x) <= f(z) + <grad f(z), x - z> + M/2 ||x - z||^2. `rate`
+    bounds ||x - x_hat|| / ||x^0 - x_hat|| a priori (infinite where nothing is known). `rounding` bounds the rounding of
+    the gradient, for a solver that has a better bound than f's own.
     """
 
     z: Array
@@ -127,12 +126,8 @@ class Evidence:
         return cls(x, image, problem.f.gradient_at(x, image))
 
 
-def gap_radius(problem: Canonical, x: Array, z: Array, z_gradient: Array, M: float = math.inf) -> float:
-    """The bound D/2 + R on ||x - x_hat||, D = ||x - w_bar||, R = sqrt(G/mu - D^2/4), in exact arithmetic."""
-    return _gap_radius(problem, x, problem.mu * z - z_gradient, 0.0 if x is z else norm(x - z), M)
-
-
-def _gap_radius(problem: Canonical, x: Array, v: Array, moved: float, M: float) -> float:
+def _gap_radius(problem: Canonical, x: Array, v: Array, moved: float = 0.0, M: float = math.inf) -> float:
+    """D/2 + R of the module's text, in exact arithmetic; `moved` is ||x - z||."""
     mu = problem.mu
     w_bar, B = problem.g.remainder(x, v, mu)
     D = norm(x - w_bar)
@@ -156,8 +151,8 @@ def _root_excess(M: float, mu: float) -> float:
     return math.sqrt(0.5 * max(M / mu * (1.0 + 4.0 * EPS) - 1.0, 0.0))
 
 
-def smooth_gap(mu: float, M: float, tau: float, size: float) -> float:
-    """`gap_radius` of x = z - tau grad f(z) for g = 0, where every norm is a multiple of size = ||grad f(z)||."""
+def _smooth_gap(mu: float, M: float, tau: float, size: float) -> float:
+    """`_gap_radius` of x = z - tau grad f(z) for g = 0, where every norm is a multiple of size = ||grad f(z)||."""
     D = abs(1.0 / mu - tau) * size
     return 0.5 * D + math.hypot(0.5 * D, _root_excess(M, mu) * tau * size)
 
@@ -190,7 +185,7 @@ def _certify_step(
         at_x = z_gradient if tau is None else problem.f.gradient_at(x, image)
         rounding = _rounding(problem, x, image, at_x, evidence.rounding if tau is None else None)
         if rule == "gap":
-            return _with_rounding(gap_radius(problem, x, x, at_x), "gap", rounding, x)
+            return _with_rounding(_gap_radius(problem, x, problem.mu * x - at_x), "gap", rounding, x)
         if rule == "minimum_norm":
             return _with_rounding(norm(problem.g.least_subgradient(x, at_x)) / problem.mu, rule, rounding, x)
         if tau is None:
@@ -204,7 +199,7 @@ def _certify_step(
     smooth = isinstance(problem.g, Zero)
     size = norm(z_gradient) if smooth else math.nan
     v = z_gradient if smooth else problem.mu * z - z_gradient
-    at_z = size / problem.mu if smooth else _gap_radius(problem, z, v, 0.0, math.inf)
+    at_z = size / problem.mu if smooth else _gap_radius(problem, z, v)
     if tau is None:
         return _with_rounding(at_z, "gap", rounding, x)
     c, moved = evidence.contraction, tau * size if smooth else norm(x - z)
@@ -214,7 +209,7 @@ def _certify_step(
     best = _with_rounding(nearer, "contraction", rounding, x)
     if rule in ("tightest", "free"):
         M = evidence.majoriser
-        gap = smooth_gap(problem.mu, M, tau, size) if smooth else _gap_radius(problem, x, v, moved, M)
+        gap = _smooth_gap(problem.mu, M, tau, size) if smooth else _gap_radius(problem, x, v, moved, M)
         if gap < nearer:
             best = _with_rounding(gap, "gap", rounding, x)
         if evidence.rate * initial_radius < best.radius and _uniform(problem):
@@ -229,8 +224,7 @@ def verified(problem: Canonical, x: Array, evidence: Evidence) -> Certificate | 
         return None
     if evidence.tau is not None:  # an image that was carried along errs by more than a product
         evidence = Evidence.at(problem, x)
-    image, gradient = evidence.z_image, evidence.z_gradient
-    proof = verify(model, x, image, gradient)
+    proof = verify(model, x, evidence.z_image, evidence.z_gradient)
     return None if proof is None else Certificate(proof.radius, "verified", proof.rounding, proof)
 
 

@@ -39,10 +39,6 @@ class Found:
     change: float
     blurred: bool
 
-    @property
-    def whole(self) -> bool:
-        return self.t == 1.0
-
 
 def search(problem: Canonical, here: Evidence, target: Array, image: Any = None) -> Found:
     """A point on the way to `target`, whose image may be known, where Phi is less (see the module's text), or x."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -53,16 +54,8 @@ def _groups(asks: Sequence[Ask]) -> list[list[int]]:
 
 def _alone(ask: Ask, solver: str | Solver) -> Solution:
     limit = None if ask.steps is not None or ask.max_steps is None else int(ask.max_steps)
-    return solve(
-        ask.problem,
-        solver=solver,
-        within=ask.within,
-        steps=ask.steps,
-        warm=ask.warm,
-        enough=ask.enough,
-        max_steps=limit,
-        certificate=ask.certificate,
-    )
+    given: dict[str, Any] = {name: getattr(ask, name) for name in ("within", "steps", "warm", "enough", "certificate")}
+    return solve(ask.problem, solver=solver, max_steps=limit, **given)
 
 
 def _batched(asks: Sequence[Ask], solver: str | Solver) -> list[Solution]:
