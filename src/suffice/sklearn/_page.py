@@ -123,29 +123,22 @@ def _summary(data: Data) -> str:
     low, high = best["interval"]
     rows = []
     for row in compared["scores"]:
-        if not row["default"]:
-            rows.append((escape(row["scoring"]), _number(float(np.mean(row["tuned"])), 6), ABSENT, ABSENT, ABSENT))
-            continue
-        tuned, default = np.mean(row["tuned"]), np.mean(row["default"])
-        better = sum(a > b for a, b in zip(row["tuned"], row["default"], strict=True))
-        rows.append(
-            (
-                escape(row["scoring"]),
-                _number(tuned, 6),
-                _number(default, 6),
-                f"{tuned - default:+.4g}",
-                f"{better} of {len(row['tuned'])}",
-            )
-        )
+        tuned, folds = float(np.mean(row["tuned"])), len(row["tuned"])
+        cells = (_number(tuned, 6), ABSENT, ABSENT, ABSENT)
+        if row["default"]:
+            default = float(np.mean(row["default"]))
+            better = sum(a > b for a, b in zip(row["tuned"], row["default"], strict=True))
+            cells = (_number(tuned, 6), _number(default, 6), f"{tuned - default:+.4g}", f"{better} of {folds}")
+        rows.append((escape(row["scoring"]), *cells))
     head = ("Score", "Tuned", "Default", "Difference", "Folds in which tuned is better")
-    notes = ""
+    notes = []
     if not compared["same_folds"]:
-        notes += _note(
+        notes.append(
             "These folds are not those of the search: cv shuffles without a seed, or weights or groups were not given "
             "again. Compare the two columns with each other only."
         )
     if not compared["converged"]:
-        notes += _note("Models with the defaults would have taken too long, and are left out.")
+        notes.append("Models with the defaults would have taken too long, and are left out.")
     floor = ""
     if best["l2_floor"] > 0.0:
         floor = f" A pure l1 penalty was certified with l2 = {_number(best['l2_floor'], 3)} in place of 0."
@@ -169,24 +162,8 @@ def _summary(data: Data) -> str:
             f"{defaults}. The tuned models' weights are {_proven(data['calibration']['accuracy'])}."
         )
         + shell.table(head, rows, numeric=(1, 2, 3, 4))
-        + notes
-        + _folds(compared["scores"])
+        + "".join(f'<p class="note">{note}</p>' for note in notes)
     )
-
-
-def _note(text: str) -> str:
-    return f'<p class="note">{text}</p>'
-
-
-def _folds(scores: list[Data]) -> str:
-    head = ("Score", *(f"fold {k + 1}" for k in range(len(scores[0]["tuned"]))))
-    rows = [
-        (f"{escape(row['scoring'])}, {which}", *(_number(value) for value in row[which]))
-        for row in scores
-        for which in ("tuned", "default")
-        if row[which]
-    ]
-    return f"<details><summary>Every fold</summary>{shell.table(head, rows, range(1, len(head)))}</details>"
 
 
 def _search(shown: Trace) -> str:

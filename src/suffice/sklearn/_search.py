@@ -13,6 +13,7 @@ Penalties are in units of the mean over samples, so that they carry over from fo
 F need not be convex, is flat where all weights are zero and often least on an edge of the space, so that a search from
 one point may end in a poor place: points spread over the space, edges and all, are looked at roughly first
 (`suffice.sklearn._starting_points`), and the best of them is where the search begins.
+
 A score that is not smooth, such as accuracy, cannot be optimised this way: a smooth one stands in for it
 (`optimised_scoring_`, and a warning), and the score that was asked for is reported.
 """
@@ -149,11 +150,10 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         Where to begin, by name; None: at the best of a few points spread over the space and its edges.
     options : suffice.Options, default None
         Of the search. None: at most 60 evaluations (30 + 15 for every parameter, if there are more than two), down to
-        steps of a thousandth of the space. max_evaluations and max_work are for the search and for its looks at edges
-        where it has ended; first looks and the last, accurate evaluation are not counted. max_seconds are for all of
-        `fit`: the search ends when 70 % of them have passed, the last evaluation when 85 % have, the final fit makes
-        use of the rest. What is under way then is given up (in the main thread; elsewhere it comes to its end). At
-        least one evaluation is made.
+        steps of a thousandth of the space. max_evaluations and max_work are for the search; first looks and the last,
+        accurate evaluation are not counted. max_seconds are for all of `fit`: the search ends when 70 % of them have
+        passed, the last evaluation when 85 % have, the final fit makes use of the rest. What is under way then is given
+        up (in the main thread; elsewhere it comes to its end). At least one evaluation is made.
     n_jobs : int, default None
         Processes that folds are spread over; None: 1.
     device : device of torch, such as "cuda" or "cuda:1", default None
@@ -174,9 +174,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         Given the `suffice.result.Record` of every evaluation that is made, first looks and all. StopIteration raised
         in it ends the search, and so does Ctrl-C: `fit` goes on with the best penalties so far, and `result_.status`
         says why. With a journal, in which nothing is lost, Ctrl-C is obeyed at once: KeyboardInterrupt is raised if the
-        final model takes longer than a second. From scikit-learn 1.9 on `set_callbacks` takes callbacks of its protocol
-        as well: every evaluation is a task of the task "search", with its record as metadata, and one that asks to stop
-        there ends the search.
+        final model takes longer than a second.
     groups_of_features : dict of names to columns, default None
         Groups with penalties of their own: column names, numbers, slices, masks, or functions that make a mask of the
         list of all names; columns in no group form the group "others". `space` then takes "l1_<group>" and
