@@ -154,11 +154,6 @@ class RowModel(MarginModel):
         known = {"a": self.design.weights, "y": self.y}
         return known if self.offset is None else {**known, "o": self.offset}
 
-    @property
-    def with_norms(self) -> dict[str, Any]:
-        """The same with the norms of rows."""
-        return {**self.given, "norms": self.design.row_norms_there}
-
     def b(self, image: Any) -> Any:
         """The intercepts at these margins."""
         return 0.0
@@ -178,7 +173,9 @@ class RowModel(MarginModel):
 
     def at(self, image: Any, *, pull: bool = True, off: Slack | None = None, value: bool = True) -> Point:
         """What is asked for of a point: bounds for margins that are `off` by so much."""
-        given = {**(self.given if off is None else self.with_norms), **self.given_at(image)}
+        given = {**self.given, **self.given_at(image)}
+        if off is not None:
+            given["norms"] = self.design.row_norms_there
         loss, gradient, *bounds = self.rows.run(At(self.loss, self.b(image), pull, off, value), [image], **given)
         gradient = gradient if self.outputs == 1 else np.ascontiguousarray(gradient.T).ravel()
         return Point(float(loss), gradient, tuple(map(float, bounds)))
@@ -243,7 +240,6 @@ class RowCurvature:
     design: Design
     rows: Any
     total: float
-    finite: bool
 
     def sum(self) -> float:
         return self.total
@@ -284,13 +280,12 @@ class LossModel(RowModel):
         """The larger of a curvature of rows and of its mean between two margins; None where that is not finite."""
         before = curvature.rows if self.rows.dear else curvature
         found = self._curved(Curvature(self.loss, self.b(image), self.b(other)), [image, other], before=before)
-        return found if (found.finite if self.rows.dear else np.isfinite(found).all()) else None
+        return found if math.isfinite(float(found.sum())) else None
 
     def _curved(self, job: Curvature, images: list[Any], **given: Any) -> Any:
         if not self.rows.dear:
             return host(self.rows.run(job, images, **self.given, **given)[0])
-        rows, (total, bad) = self.rows.run(job, images, **self.given, **given)
-        return RowCurvature(self.design, rows, total, not bad)
+        return RowCurvature(self.design, *self.rows.run(job, images, **self.given, **given))
 
 
 @dataclass(frozen=True, eq=False)
