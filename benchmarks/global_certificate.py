@@ -35,7 +35,7 @@ from sklearn.preprocessing import StandardScaler
 
 import suffice
 from suffice import losses, problems
-from suffice.globally.models import folds_of, minimised
+from suffice.globally.models import UnsupportedError, folds_of, minimised
 from suffice.sklearn.adapters import find_adapter
 from suffice.sklearn.penalties import PenaltySpace
 from suffice.sklearn.splits import SearchData
@@ -127,6 +127,11 @@ def run(model: str, name: str, epsilon: float, args: Any) -> dict[str, Any] | No
     if found is None:
         return None
     problem = problem_of(model, *found)
+    try:
+        folds_of(problem)
+    except UnsupportedError as error:  # more columns than a Hessian has room for, and no l1
+        print(model, name, error, flush=True)
+        return None
     grid_began = time.monotonic()
     side = 100 if len(problem.space) == 1 else 10
     lower, upper = problem.space.bounds

@@ -263,6 +263,14 @@ def test_where_minimisers_are_not_unique_nothing_is_proven():
     assert not made.success and made.lower == 0.0  # F may be anything between what they have
 
 
+def test_more_columns_than_a_hessian_has_room_for_need_an_l1():
+    with pytest.raises(UnsupportedError, match="without an l1 all of 600 columns count"):
+        suffice.certify_global(one_fold("squares", n=10, d=600))
+    few = suffice.GlobalOptions(max_evaluations=2)
+    made = suffice.certify_global(one_fold("squares", l1=1.0, l2=0.0, n=10, d=600, ends=(0.1, 10.0)), options=few)
+    assert 0.0 < made.lower <= made.upper
+
+
 def test_rows_with_offsets_are_refused() -> None:
     rng = np.random.default_rng(0)
     X, o = rng.standard_normal((40, 3)), rng.standard_normal(40)
