@@ -84,8 +84,7 @@ class Blocked:
 
     def known(self, image: Any) -> Known:
         """What was found out about these margins."""
-        known: Known = image.known
-        return known
+        return image.known  # type: ignore[no-any-return]
 
     def all_at_once(self, image: Any) -> bool:
         """Whether all that may be asked of a point is found when its margins are made, in one pass over X."""
@@ -222,8 +221,7 @@ class RowBlocks(Blocked):
         return np.asarray(values)
 
     def gathered(self, rows: Any) -> Array:
-        whole: Array = rows_from(rows, slice(0, self.shape[0]))
-        return whole
+        return rows_from(rows, slice(0, self.shape[0]))  # type: ignore[no-any-return]
 
     def outer_gram(self) -> Array:
         """X X^T, for few rows."""

@@ -17,14 +17,7 @@ from suffice.rows.given import _in_blocks
 from suffice.rows.gram import arrays_of, gram
 from suffice.rows.margins import Known
 from suffice.rows.memory import Adjoint, InMemory, adjoint
-from suffice.rows.norms import (
-    DENSE_GRAM_SIZE,
-    Surveyed,
-    _gram_bound,
-    _largest,
-    blocks_norm_bound,
-    squared_norm_bound,
-)
+from suffice.rows.norms import DENSE_GRAM_SIZE, Surveyed, _gram_bound, _largest, blocks_norm_bound, squared_norm_bound
 from suffice.rows.rounding import TINY, gamma
 from suffice.rows.sums import Chosen
 
