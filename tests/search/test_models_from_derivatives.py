@@ -358,20 +358,6 @@ def test_models_know_their_own_derivatives(make: Callable[..., Any]) -> None:
     assert model.decrease(s) == pytest.approx(model.value(np.zeros(m)) - model.value(s))
 
 
-def test_slopes_of_norms_are_those_of_the_blocks() -> None:
-    rng = np.random.default_rng(2)
-    r, J, unit = rng.standard_normal(5), rng.standard_normal((5, 2)), np.array([2.0, 0.5])
-    evaluation = suffice.Evaluation([0.0, 0.0], r, np.zeros(3), blocks=(2, 1, 2), jacobian=J)
-    found = hermite.slopes(evaluation, unit, coarse=True)
-    h = 1e-6
-    for i, e in enumerate(np.eye(2)):
-        ends = [
-            replace(evaluation, residuals=r + sign * h * (J @ (unit * e)), jacobian=None).coarse for sign in (1, -1)
-        ]
-        assert found is not None
-        assert np.allclose(found[:, i], (ends[0] - ends[1]) / (2 * h), atol=1e-8)
-
-
 def test_the_pool_forgets_jacobians_before_points() -> None:
     m = 40
     J = np.ones((2, m))

