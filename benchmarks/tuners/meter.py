@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 
 from suffice.models import cox, multinomial
-from suffice.prove import factor, outputs
+from suffice.prove import factor, verified_rows
 from suffice.rows import design, memory
-from suffice.solvers import hessian, quadratic, softmax_product
+from suffice.solvers import hessian, quadratic
 
 
 class Meter:
@@ -68,7 +68,7 @@ def install() -> None:
     _count(design.Design, "margins", lambda self, w: entries(self.X) * columns(w))
     _count(memory.InMemory, "directions", lambda self, w: entries(self.X) * columns(w))
 
-    for module in (hessian, outputs):
+    for module in (hessian, verified_rows):
         _count(module, "gram", lambda X, columns, scale, *_, **__: len(scale) * len(columns) * (len(columns) + 1) / 2)
     _count(factor.ProvenFactor, "_lengths", lambda self, rows: len(rows[0]) * len(self) * (len(self) + 1) / 2)
 
@@ -76,8 +76,6 @@ def install() -> None:
     _count(quadratic.Wide, "product", lambda self, v: 2.0 * self.B.size)
     _count(quadratic.Wide, "solver", lambda self, added=0.0: N(self) * (N(self) + 1) / 2 * self.B.shape[1])
     _count(quadratic.Wide, "on", lambda self, free: N(self) * len(free) * (len(free) + 1) / 2)
-    _count(softmax_product.SoftmaxProduct, "product", lambda self, v: 2.0 * entries(self.X) * self.K)
-    _count(softmax_product.SoftmaxProduct, "_shared", lambda self, l2, D: entries(self.X) * (self.X.shape[1] + 1) / 2)
     _count(multinomial.Multinomial, "hessian", _of_softmax_hessian)
     _count(cox.CoxModel, "hessian", lambda self, m, W: self.design.shape[0] * len(W) * (len(W) + 1.0))
 
