@@ -120,6 +120,7 @@ def controller() -> Any:
 @cache
 def _one_thread() -> None:
     """BLAS and OpenMP of this worker use one thread from now on: there are as many workers as there is room for."""
+    import_module("scipy.linalg")  # whose BLAS is not NumPy's: only libraries that are there can be told
     controller().limit(limits=1)
 
 
