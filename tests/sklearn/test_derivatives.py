@@ -62,7 +62,7 @@ def test_the_jacobian_of_a_fold_is_that_of_its_exact_solutions(name, monkeypatch
 @pytest.mark.parametrize("scoring", ["neg_log_loss", "neg_brier_score"])
 def test_the_jacobian_of_several_classes(intercept, scoring, factor, monkeypatch):
     if not factor:
-        monkeypatch.setattr("suffice.solvers.sensitivity.largest_matrix", lambda design, outputs: 0)
+        monkeypatch.setattr("suffice.solvers.hessian.largest_matrix", lambda design, outputs=1: 0)
     classes, held = (np.digitize(target, [1.0, 3.0]) for target in (y, y_val))
     fold = LinearFold(X, classes, Softmax(3), s, "free" if intercept else "none")
     check(problem_of(fold, X_val, held, scoring), AT, monkeypatch)
