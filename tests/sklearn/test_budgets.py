@@ -69,7 +69,7 @@ def test_first_looks_count_and_one_evaluation_is_made_in_any_case():
     assert found.coef_radius_ < math.inf and hasattr(found, "best_estimator_")
 
 
-@pytest.mark.parametrize("before", [1, 3, 12])  # in the first look, in first looks, in the search
+@pytest.mark.parametrize("before", [1, 3, 8])  # in the first look, in first looks, in the search
 def test_an_evaluation_under_way_is_given_up_when_time_is_over(monkeypatch, before):
     made, evaluate_all = [], BilevelProblem.evaluate_all
 
