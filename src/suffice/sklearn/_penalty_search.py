@@ -34,7 +34,6 @@ from suffice.sklearn.splits import Split
 ONE_SE_STEPS = 10
 NEGLIGIBLE = 1e-9  # of the plainest model's loss: a loss proven to be less leaves nothing worth a search
 SEARCHING, REFINING = 0.7, 0.85  # shares of max_seconds
-RIVALS = 3  # places that may be better than the best, and are evaluated as accurately
 AT_EDGE, NEAR = 0.02, 0.2  # decades: a penalty this near to an end of its range lies on it; slopes are alike
 LITTLE = 1e-4  # of F: where it changes by less in a decade, it is level
 SKETCHED = 0.125  # of initial_radius: where F was sketched, a search begins near its end
@@ -114,11 +113,6 @@ class PenaltySearch:
                 raise KeyboardInterrupt
             return problem.best
         best = self._refined(problem.best)
-        for _ in range(RIVALS):
-            rival = problem.rival(best)
-            if rival is None:
-                break
-            best = min(best, self._refined(rival), key=estimate)
         self._found(best)
         if unproven(best) and best.interval[1] > options.target_cost:
             self.result = replace(self.result, status=Status.ACCURACY, detail=self._runner_up(best))

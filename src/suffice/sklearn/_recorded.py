@@ -23,7 +23,6 @@ from suffice.solvers.solution import Outcome
 
 TRIES = 3  # to prove an evaluation by a ridge,
 WELL = 1e-4  # to this share of F
-LOWER = 1.0 - 1e-4  # times F: what is worth another evaluation
 ALMOST_ALL = 0.5  # of F: an interval that is wider tells nothing
 
 
@@ -83,14 +82,6 @@ class RecordedProblem:
     def best(self) -> Evaluation:
         """The evaluation with the least estimate of F."""
         return min(self.evaluations[self._since :] or self.evaluations, key=estimate)
-
-    def rival(self, best: Evaluation) -> Evaluation | None:
-        """What was seen to be lower than the best, but not accurately enough to tell."""
-        latest = {made.point.tobytes(): made for made in self.evaluations[self._since :]}
-        lower = [
-            made for made in latest.values() if made.cost < LOWER * best.cost and made.interval[0] < best.interval[0]
-        ]
-        return min((made for made in lower if made.e.max() > best.e.max()), key=lambda made: made.cost, default=None)
 
     @property
     def best_proven(self) -> Evaluation:
