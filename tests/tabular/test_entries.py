@@ -144,7 +144,12 @@ def test_dates_that_may_be_either_stay_text_with_a_note(tmp_path):
     "entries, kind",
     [
         ([*(f"{k:03d}" for k in range(1, 140)), "136A"], "text"),  # as families in HistData::GaltonFamilies
+        ([*(f"{k:03d}" for k in range(1, 140)), "136A", "7B"], "text"),
         (["02139", "10115", "99501"], "text"),
+        ([*map(str, range(100, 140)), "136A", "C12"], "text"),
+        ([*map(str, range(1, 140)), "136A"], "text"),
+        ([*(str(k / 4) for k in range(140)), "136A"], "numeric"),
+        ([*(str(10**9 + k) for k in range(140)), "1360000000A"], "numeric"),
         (["1", "02", "13"], "numeric"),  # zeros that somebody has typed
         (["0.5", "00.7"], "numeric"),
         ([*map(str, range(40)), "unknown"], "numeric"),

@@ -7,7 +7,8 @@
 - A column is *numeric* if its entries are numbers, *date* if they are dates, *boolean* if they are true or false, else
   *text*. One that is numeric but for at most a tenth of its entries is numeric, and these strays are missing. Of
   several forms the one with the fewest strays is taken.
-- Whole numbers of one width with leading zeros are *names*, and are text.
+- Whole numbers are *names*, and are text, if they are of one width with leading zeros, or short and a few have letters,
+  136A.
 - Thousands are groups of exactly three digits, so `1,5` can only have a decimal comma and `1,234,567` only thousands.
   Where all entries may be either, `1,234` or `1.234`, the decimal mark is that of the other columns if they agree. If
   they do not tell, a comma sets thousands apart in a file with commas between fields and after a currency.
@@ -52,11 +53,13 @@ BOOLEANS = {"true": 1.0, "True": 1.0, "TRUE": 1.0, "false": 0.0, "False": 0.0, "
 
 STRAYS = 0.1  # the share of entries that a numeric column may have besides numbers
 LARGEST = 1e100  # squares of sums of such numbers are still finite
+SHORT = 6  # digits of names that may have letters
 SAMPLE = 200  # entries that are not plain numbers, from which other ways to write them are guessed
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 SPECIAL = re.compile(r"[+-]?(inf(inity)?|nan)", re.ASCII | re.IGNORECASE)
 PADDED = re.compile(r"(?:^|\0)\s*0\d+\s*(?:\0|$)", re.ASCII)  # in entries that \0 separates
+LETTERED = re.compile(r"\d+[A-Za-z]|[A-Za-z]{1,3}\d+", re.ASCII)
 CURRENCY = re.compile(r"[$€£¥₹₽₩₺฿]|\b(?:USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD|SEK|NOK|DKK|PLN|BRL)\b|\bkr\b|R\$")
 _SPACES = "\u0020\u00a0\u202f\u2009'\u2019"  # what stands between thousands besides the comma and the point
 _BODIES = {
@@ -352,8 +355,11 @@ def _guess(name: str, blocks: list[str], lines: Array, delimiter: str) -> tuple[
         surely = any(POINTS_APART.value(entry) is None for entry in entries if entry not in NOTHING)
         return (plain, None, ".") if surely else (plain, POINTS_APART, "")
     texts = Texts(name, blocks, lines)
-    if padded and len({len(entry) for entry in texts.entries if entry.isdigit()}) == 1:
-        return texts.words("text", "names, since zeros lead"), None, ""
+    widths = {len(entry) for entry in texts.entries if entry.isdigit()}
+    others = [entry for entry in texts.entries if not entry.isdigit()]
+    named = (padded and len(widths) == 1) or (others and max(widths, default=SHORT) <= SHORT)
+    if named and all(map(LETTERED.fullmatch, others)) and texts.numbers(PLAIN) is not None:
+        return texts.words("text", "names, since zeros lead or a few have letters"), None, ""
     sample = [entry for entry in texts.entries if PLAIN.value(entry) is None][:SAMPLE]
     tried = [column for form in (PLAIN, *_candidates(sample)) if (column := texts.numbers(form)) is not None]
     if not tried:
