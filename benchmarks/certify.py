@@ -10,7 +10,7 @@ Held against it are all numbers of a report and its sentence: `at_least` <= dist
 of intercept and predictions, the score of the exact model in `score_interval`, "x % off, at the least", "within r of
 exact". A report that tells anything about a model whose objective is not written down here (Crammer and Singer's, rows
 held back for early stopping, ...) is false as well: it is about another model. A model with default arguments on
-ordinary data must not be refused.
+ordinary data must not be refused; SGDClassifier counts with loss="log_loss", as its default is not smooth.
 """
 
 from __future__ import annotations
@@ -73,6 +73,19 @@ LOGISTIC_SOLVERS = ("lbfgs", "liblinear", "newton-cg", "newton-cholesky", "sag",
 RIDGE_CHOICE = {"alphas": ((0.1, 1.0, 10.0), (0.3,)), "cv": (None, 3)}
 LARS = {"precompute": ("auto", True, False), "eps": (np.finfo(float).eps, 1e-12), "fit_path": (True, False)}
 LARS |= {"jitter": (None, 1e-2), "max_iter": (500, 1, 2)}
+SGD: dict[str, tuple[Any, ...]] = {
+    "penalty": ("l2", "l1", "elasticnet", None),
+    "shuffle": (True, False),
+    "epsilon": (0.1, 1.0),
+    "learning_rate": ("constant", "optimal", "invscaling", "adaptive"),
+    "eta0": (0.01, 0.001),
+    "power_t": (0.25, 0.5),
+    "early_stopping": (False, True),
+    "validation_fraction": (0.1, 0.3),
+    "n_iter_no_change": (5, 2),
+    "average": (False, True, 10),
+    "max_iter": (1, 20, 300),
+}
 LOGISTIC: dict[str, tuple[Any, ...]] = {
     "C": (1.0, 0.02, 0.3, 20.0, np.inf),
     "l1_ratio": (0.0, 1.0, 0.5),
@@ -98,6 +111,8 @@ ESTIMATORS: dict[str, tuple[str, dict[str, tuple[Any, ...]]]] = {
     "PoissonRegressor": ("counts", {}),
     "GammaRegressor": ("amounts", {}),
     "TweedieRegressor": ("amounts", {"power": (0, 1, 2, 1.5, 3), "link": ("auto", "identity", "log")}),
+    "SGDRegressor": ("real", SGD | {"loss": ("squared_error", "huber", "epsilon_insensitive")}),
+    "SGDClassifier": ("two", SGD | {"loss": ("log_loss", "squared_hinge", "hinge", "modified_huber", "squared_error")}),
     "LogisticRegression": ("two", LOGISTIC),
     "LogisticRegressionCV": ("two", {
         "Cs": ([0.1, 1.0], 3, [np.inf]), "l1_ratios": ((0.0,), (1.0,), (0.3, 0.8)), "scoring": ("neg_log_loss",),
@@ -111,8 +126,9 @@ ESTIMATORS: dict[str, tuple[str, dict[str, tuple[Any, ...]]]] = {
     "RidgeClassifier": ("two", {"solver": RIDGE_SOLVERS, "max_iter": (None, 1, 3, 1000)}),
     "RidgeClassifierCV": ("two", RIDGE_CHOICE | {"scoring": (None, "accuracy")}),
 }  # fmt: skip
+PLAIN = {"SGDClassifier": {"loss": "log_loss"}}
 ALWAYS = {"LogisticRegressionCV": {"l1_ratios": (0.0,), "scoring": "neg_log_loss", "use_legacy_attributes": False}}
-THREE_CLASSES = ("LogisticRegression", "LogisticRegressionCV", "LinearSVC", "RidgeClassifier")
+THREE_CLASSES = ("LogisticRegression", "LogisticRegressionCV", "LinearSVC", "RidgeClassifier", "SGDClassifier")
 WAYS = ("well", "default", "badly", "moved")
 
 
@@ -145,11 +161,11 @@ class Documented:
 
 def documented(model: Any, y: Array, s: Array) -> Documented:
     """What scikit-learn's documentation says that this model minimises."""
-    name = type(model).__name__
+    name, n = type(model).__name__, len(y)
     if getattr(model, "positive", False) or getattr(model, "early_stopping", False) or np.ndim(y) > 1:
         raise UnknownError
     free = 1.0 if model.fit_intercept else None
-    if name in ("RidgeClassifier", "RidgeClassifierCV", "LinearSVC") or name.startswith("Logistic"):
+    if name in ("RidgeClassifier", "RidgeClassifierCV", "SGDClassifier", "LinearSVC") or name.startswith("Logistic"):
         s = s * class_weights(model, y, s, weighted=name.startswith("L"))
         many = len(model.classes_) > 2
         if many and not name.startswith("Logistic"):
@@ -174,6 +190,13 @@ def documented(model: Any, y: Array, s: Array) -> Documented:
         if (power, link) not in kinds:
             raise UnknownError
         return Documented(kinds[power, link], s / N, 0.0, alpha, y, free)
+    if name.startswith("SGD"):
+        kinds = {"squared_error": "squares", "log_loss": "logistic", "squared_hinge": "squared hinge"}
+        if model.loss not in kinds:
+            raise UnknownError
+        ratio = {"l1": 1.0, "l2": 0.0, "elasticnet": model.l1_ratio, None: 0.0}[model.penalty]
+        alpha = 0.0 if model.penalty is None else alpha
+        return Documented(kinds[model.loss], s / n, alpha * ratio, alpha * (1.0 - ratio), y, free)
     if name == "LinearSVC":
         if model.loss != "squared_hinge" or model.multi_class != "ovr":
             raise UnknownError
@@ -460,6 +483,8 @@ def drawn(name: str, argument: str, value: Any, rng: np.random.Generator) -> dic
         values = values_of(name, other)
         if rng.random() < 0.15 and other not in ("tol", "max_iter", "positive", "early_stopping", "multi_class"):
             arguments[other] = values[rng.integers(len(values))]
+    for other, usual in PLAIN.get(name, {}).items():
+        arguments.setdefault(other, usual)
     arguments[argument] = value
     penalty = arguments.get("penalty", "deprecated")
     mixed = np.max(arguments.get("l1_ratio", 0.0)) > 0.0 or penalty in ("l1", "elasticnet")
@@ -479,9 +504,9 @@ def drawn(name: str, argument: str, value: Any, rng: np.random.Generator) -> dic
 
 def effort(name: str, way: str, rng: np.random.Generator) -> dict[str, Any]:
     known = inspect.signature(class_of(name)).parameters
-    many = {"LinearSVC": 20_000, "LassoLars": 500, "LassoLarsCV": 500}
+    many = {"LinearSVC": 20_000, "SGDRegressor": 300, "SGDClassifier": 300, "LassoLars": 500, "LassoLarsCV": 500}
     if way in ("well", "moved"):
-        given = {"tol": 1e-12, "max_iter": many.get(name, 5000)}
+        given = {"tol": None if name.startswith("SGD") else 1e-12, "max_iter": many.get(name, 5000)}
     elif way == "badly":
         given = {"tol": float(rng.choice([1e-1, 1e-3])), "max_iter": int(rng.choice([1, 2, 4]))}
     else:
@@ -549,7 +574,7 @@ def plain(tally: Tally, repeats: int) -> None:
         for k in range(repeats):
             rng = np.random.default_rng((7, k))
             X, y = data(task, rng, ordinary=True)
-            model = class_of(name)(**ALWAYS.get(name, {})).fit(X, y)
+            model = class_of(name)(**PLAIN.get(name, {}), **ALWAYS.get(name, {})).fit(X, y)
             report = held(tally, model, X, X, y, None, (name, "(default)"), {"case": [name, "(default)", k]})
             if not report.told:
                 tally.plain[f"{name}, {k}"] = report.message

@@ -14,6 +14,8 @@ from sklearn.linear_model import (
     LogisticRegressionCV,
     Ridge,
     RidgeClassifier,
+    SGDClassifier,
+    SGDRegressor,
 )
 from sklearn.svm import SVC, LinearSVC
 from sklearn.utils import all_estimators
@@ -86,12 +88,22 @@ def test_arguments_that_a_derived_class_has_added_are_its_own_affair():
     assert misunderstood(Mine(colour="blue")) is None
 
 
-def test_another_model_under_the_same_name_is_neither_certified_nor_tuned():
-    estimator, reason = LinearSVC(multi_class="crammer_singer"), "multi_class='crammer_singer'"
-    report = suffice.certify(clone(estimator).fit(X, TWO), X, TWO)
+@pytest.mark.parametrize(
+    ("estimator", "y", "reason"),
+    [
+        (LinearSVC(multi_class="crammer_singer"), TWO, "multi_class='crammer_singer'"),
+        (SGDClassifier(loss="log_loss", early_stopping=True), TWO, "early_stopping=True"),
+        (SGDRegressor(early_stopping=True), REAL, "early_stopping=True"),
+    ],
+    ids=["crammer_singer", "sgd classifier", "sgd regressor"],
+)
+def test_another_model_under_the_same_name_is_neither_certified_nor_tuned(estimator, y, reason):
+    report = suffice.certify(clone(estimator).fit(X, y), X, y)
     assert not report.told and reason in report.message and "use " in report.message
-    with pytest.raises(ValueError, match=re.escape(reason)):
-        SufficeSearchCV(estimator, cv=3, options=FEW).fit(X, TWO)
+    with pytest.raises(
+        (TypeError, ValueError), match=re.escape(reason) if isinstance(estimator, LinearSVC) else "use "
+    ):
+        SufficeSearchCV(estimator, cv=3, options=FEW).fit(X, y)
 
 
 def test_weights_of_samples_are_refused_for_a_model_whose_fit_takes_none():

@@ -28,6 +28,8 @@ from sklearn.linear_model import (
     RidgeClassifier,
     RidgeClassifierCV,
     RidgeCV,
+    SGDClassifier,
+    SGDRegressor,
     TweedieRegressor,
 )
 from sklearn.model_selection import GridSearchCV
@@ -296,6 +298,21 @@ def test_a_logistic_regression_that_chose_its_penalty(y, legacy):
         Cs=[0.1, 1.0], l1_ratios=(0.0,), use_legacy_attributes=legacy, cv=3, scoring="neg_log_loss", **TIGHT
     )
     assert suffice.certify(fitted(estimator, X, y), X, y).relative < 1e-4
+
+
+def test_stochastic_gradients_minimise_the_mean_over_rows_of_weighted_losses():
+    given = {"average": True, "max_iter": 1000, "tol": None, "random_state": 0}
+    regressor = SGDRegressor(alpha=0.5, eta0=0.003, **given)
+    classifier = SGDClassifier(loss="log_loss", alpha=0.2, class_weight="balanced", **given)
+    hinge = SGDClassifier(
+        loss="squared_hinge", fit_intercept=False, alpha=0.2, learning_rate="invscaling", eta0=0.03, **given
+    )
+    for estimator, y in ((regressor, REAL), (classifier, TWO), (hinge, TWO)):
+        fitted(estimator, X, y, sample_weight=WEIGHT)
+        report = suffice.certify(estimator, X, y, WEIGHT)
+        assert report.relative < 0.05
+        check(report, objective_of(estimator, y, WEIGHT), X)
+        assert suffice.certify(estimator, X, y, 2.0 * WEIGHT).at_least > 2.0 * report.radius  # another objective
 
 
 def test_it_cannot_tell_and_says_why():

@@ -36,11 +36,13 @@ BOTH = {"Lasso": "ElasticNet", "MultiTaskLasso": "MultiTaskElasticNet"}  # of on
 
 @dataclass(frozen=True)
 class Strength:
-    """How an estimator says s = l1 + l2: in a word, relative to the mean over samples or to their sum, or to 1/s."""
+    """How an estimator says s = l1 + l2: in a word, relative to the mean over samples, to the mean over rows (`by_row`)
+    or to their sum, or to 1/s."""
 
     word: str
     of_sum: bool = False
     inverse: bool = False
+    by_row: bool = False
 
     def said(self, s: float, total: float) -> float:
         """The word of a fit whose weights sum to `total`."""
@@ -49,10 +51,11 @@ class Strength:
             return value
         return 1.0 / value if value > 0.0 else math.inf
 
-    def meant(self, value: float, total: float) -> float:
+    def meant(self, value: float, weights: Array) -> float:
         """s."""
         s = 1.0 / value if self.inverse else value
-        return s / total if self.of_sum else s
+        total = float(weights.sum())
+        return s / total if self.of_sum else s * len(weights) / total if self.by_row else s
 
 
 ALPHA, SUM, C = Strength("alpha"), Strength("alpha", of_sum=True), Strength("C", of_sum=True, inverse=True)
@@ -188,7 +191,7 @@ class LinearEstimator(Adapter):
         if self.strength is None or getattr(estimator, "penalty", "") is None:
             return 0.0, 0.0
         word, r = self.strength.word, self.fixed_share(estimator)
-        s = self.strength.meant(_chosen(estimator, word), float(weights.sum()))
+        s = self.strength.meant(_chosen(estimator, word), weights)
         r = _chosen(estimator, "l1_ratio") if r is None else r
         of_l1, of_l2 = self.factors(estimator)
         return s * of_l1 * r, s * of_l2 * (1.0 - r)

@@ -1,7 +1,7 @@
 r"""The estimators of scikit-learn and of other packages: one row each, for searches, for `suffice.certify` and for
 their arguments. Other packages are known by name: none of them is imported here.
 
-In our units (`suffice.sklearn.estimators`), N the sum of weights that a fit sees:
+In our units (`suffice.sklearn.estimators`), N the sum of weights that a fit sees, n the number of samples:
 
     LogisticRegression(C, l1_ratio)   C sum s_i psi + penalty       l1 = l1_ratio/(C N),  l2 = (1 - l1_ratio)/(C N)
     LinearSVC(C), squared hinge       C sum s_i psi + penalty       l1 or l2 = 1/(C N);   psi = max(0, 1 - y m)^2
@@ -13,12 +13,13 @@ In our units (`suffice.sklearn.estimators`), N the sum of weights that a fit see
     PoissonRegressor(alpha)           mean half deviance            l2 = alpha
     GammaRegressor, TweedieRegressor  the same, 1 <= power <= 2 with a log link, or power 0 with none
     QuantileRegressor(alpha)          mean pinball loss + penalty   l1 = alpha;           smoothed, see below
+    SGD*(alpha, l1_ratio)             1/n sum s_i psi + penalty     l1, l2 = alpha n/N times its shares
     skglm, celer: Lasso, ElasticNet   as scikit-learn's             l1_j = alpha weights_j
     skglm.SparseLogisticRegression    mean of psi + penalty         l1 = alpha l1_ratio,  l2 = alpha (1 - l1_ratio)
     celer.LogisticRegression(C)       sum of psi + ||w||_1 / C      l1 = 1/(C N)
     glum.GeneralizedLinearRegressor   mean half deviance + penalty  the same, with factors P1 and P2 of features
 
-Those that choose their penalty themselves (LassoCV) and most of other packages are certified only.
+Those that choose their penalty themselves (LassoCV), SGD's and most of other packages are certified only.
 
 The pinball loss is replaced by its envelope psi of width h (`Quantile`), chosen so that the two differ by at
 most BIAS of the loss of a model without features. What is tuned, scored and proven is this model; its training
@@ -39,7 +40,7 @@ from suffice.models.families import GAMMA, POISSON, tweedie
 from suffice.models.margin_losses import LOGISTIC, SQUARED, SQUARED_HINGE, Quantile
 from suffice.sklearn._structure import Structure
 from suffice.sklearn.adapters import Objective, by_liblinear, refuse
-from suffice.sklearn.estimators import STEPS, SUM, C, Classification, Leaves, Puts, Regression, make_known
+from suffice.sklearn.estimators import STEPS, SUM, C, Classification, Leaves, Puts, Regression, Strength, make_known
 from suffice.sklearn.folds import Intercept, SeveralTargets, Softmax
 from suffice.solvers.certificate import duality_gap
 
@@ -92,6 +93,15 @@ def squared_hinge(estimator: Any) -> Any:
     if estimator.loss != "squared_hinge":
         raise ValueError(f"LinearSVC(loss={estimator.loss!r}) is not smooth: use loss='squared_hinge'")
     return SQUARED_HINGE
+
+
+def descent(estimator: Any) -> Any:
+    """Of SGD's; that of a loss that is flat in places leaves an intercept open."""
+    known = {"log_loss": LOGISTIC, "squared_error": SQUARED}
+    known |= {} if estimator.fit_intercept else {"squared_hinge": SQUARED_HINGE}
+    if estimator.loss not in known:
+        raise ValueError(f"there is no proof for loss={estimator.loss!r}: use one of {', '.join(known)}")
+    return known[estimator.loss]
 
 
 def glum_loss(estimator: Any) -> Any:
@@ -206,6 +216,14 @@ class GlumRow(Regression):
 _CHOICE = "alphas cv eps n_alphas"  # how a penalty is chosen; the fitted model has the chosen one
 _DESCENT = "precompute selection"
 _LARS = "eps fit_path precompute"
+_SGD = "alpha average early_stopping fit_intercept l1_ratio learning_rate loss penalty"
+_SGD_WAY = "epsilon eta0 n_iter_no_change power_t shuffle validation_fraction"  # epsilon: of losses that are refused
+_SGD_TAKES: dict[str, tuple[Any, ...]] = {
+    "early_stopping": (False,),  # with it, rows are held back, and nobody can tell which
+    "learning_rate": ("constant", "optimal", "invscaling", "adaptive"),
+    "penalty": ("l2", "l1", "elasticnet", None),
+}
+_OF_SGD: Any = {"strength": Strength("alpha", by_row=True), "psi": descent, "share": None, "taken": _SGD_TAKES}
 _LOGISTIC = "class_weight fit_intercept intercept_scaling penalty solver"
 _OF_LOGISTIC: dict[str, tuple[Any, ...]] = {
     "solver": ("lbfgs", "liblinear", "newton-cg", "newton-cholesky", "sag", "saga"),
@@ -288,6 +306,8 @@ make_known(
         "sklearn.RidgeClassifierCV", "class_weight fit_intercept", "alphas cv scoring store_cv_results", SUM,
         psi=SQUARED, by_rows=True, use="certified",
     ),
+    Regression("sklearn.SGDRegressor", _SGD, _SGD_WAY, **_OF_SGD, **_CHOSEN),
+    Classification("sklearn.SGDClassifier", f"{_SGD} class_weight", _SGD_WAY, by_rows=True, **_OF_SGD, **_CHOSEN),
     Regression("skglm.Lasso", "alpha fit_intercept positive", _SKGLM, share=1.0, **_OF_SKGLM),
     Regression("skglm.ElasticNet", "alpha fit_intercept l1_ratio positive", _SKGLM, share=None, **_OF_SKGLM),
     Regression("skglm.WeightedLasso", "alpha fit_intercept positive weights", _SKGLM, share=1.0, **_CHOSEN),
