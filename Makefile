@@ -27,8 +27,8 @@ run: $(INSTALLED)  ## a small version of the paper's study on MNIST, a worked ex
 test: $(INSTALLED)  ## run the tests on two processes
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2
 
-test-slow: $(INSTALLED)  ## run the tests that `make test` leaves out
-	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 -m slow
+test-slow: $(INSTALLED)  ## run the tests that `make test` leaves out, and many examples of properties
+	$(ONE_THREAD) HYPOTHESIS_PROFILE=night $(BIN)/python -m pytest -n 2 -m "slow or hypothesis"
 
 coverage: $(INSTALLED)  ## run the tests and report which lines they reach; build/coverage/index.html
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 -m 'slow or not slow' --cov --cov-report=term --cov-report=html:build/coverage

@@ -1,8 +1,29 @@
-"""What several files of tests need."""
+"""What several files of tests need, and how many examples of Hypothesis a run tries.
 
+`quick`, the profile of `make test`, tries 10 of each property, the same ones every time; `night` tries 200 new ones and
+is chosen by HYPOTHESIS_PROFILE=night, as `make test-slow` does. A property that looks for what is rare in cheap
+arithmetic says with `examples` how many it needs at least.
+"""
+
+import os
 import signal
 
 import pytest
+from hypothesis import settings
+
+PROFILES = {
+    "quick": settings(max_examples=10, deadline=None, derandomize=True),
+    "night": settings(max_examples=200, deadline=None, print_blob=True),
+}
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "quick")
+CHOSEN = PROFILES[PROFILE]
+settings.register_profile(PROFILE, CHOSEN)
+settings.load_profile(PROFILE)
+
+
+def examples(least: int) -> settings:
+    """No fewer than these, whatever the profile."""
+    return settings(CHOSEN, max_examples=max(least, CHOSEN.max_examples))
 
 
 @pytest.fixture

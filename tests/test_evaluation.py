@@ -6,10 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice import Evaluation
+from tests.conftest import examples
 
 quantities = st.floats(-1e6, 1e6, allow_subnormal=False).filter(lambda x: x == 0 or abs(x) > 1e-6)
 
@@ -42,7 +43,7 @@ def test_cost_and_interval_follow_from_residuals_and_errors(residuals, errors, c
     assert evaluation.error == pytest.approx(max(cost - interval[0], interval[1] - cost), rel=1e-14)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@examples(200)
 @given(observed())
 def test_every_true_cost_lies_in_the_interval_in_exact_arithmetic(case):
     r, e, truth = case
@@ -64,7 +65,6 @@ def test_the_ends_of_a_single_residual_s_interval_are_rounded_outwards():
         assert (Fraction(a) + Fraction(b)) ** 2 <= Fraction(high)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
 @given(observed(), st.floats(0.0, 1.0))
 def test_smaller_errors_give_a_smaller_interval(case, share):
     r, e, _ = case
@@ -122,7 +122,7 @@ def test_errors_of_blocks_bound_the_norms_of_their_residuals():
     assert evaluation.interval == pytest.approx((4.0**2 + 1.5**2, 6.0**2 + 2.5**2), rel=1e-14)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@examples(100)
 @given(st.integers(0, 2**32 - 1), st.lists(st.integers(1, 4), min_size=1, max_size=4))
 def test_every_true_cost_lies_in_the_interval_of_blocks(seed, blocks):
     """Move each block anywhere within its error: no cost leaves the interval."""

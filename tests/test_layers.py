@@ -77,6 +77,15 @@ STORAGE = re.compile(
     r"|\bisinstance\([^()]*(?:\b(?:Blocked|RowBlocks)\b|\b[XA], np\.ndarray)"
 )
 
+# No more than a reader holds in mind: lines of a module and of a function, annotated fields of a class.
+LONGEST = {"module": 450, "function": 60, "class": 15}
+
+# What is longer because it is a table: a row of it is read alone.
+TABLES = {
+    "result.Record": "what a journal and a report show of an evaluation, one column each",
+    "sklearn.report.collect": "the entries of a report's data",
+}
+
 # Modules that ask all the same, and how often.
 ASKING = {
     "arrays": 1,  # where the question is at home: `like` brings an array to where another one lives
@@ -276,6 +285,32 @@ def test_how_a_matrix_is_stored_is_asked_in_rows_alone():
     assert {module: count for module, count in asking.items() if count} == ASKING
     for question in ("sp.issparse(X)", "is_dask_frame(X)", "isinstance(a.X, np.ndarray)", "isinstance(X, A | Blocked)"):
         assert STORAGE.search(question)
+
+
+def long(module: str, source: str) -> Iterator[str]:
+    """What exceeds `LONGEST` in a module's source."""
+    if source.count("\n") > LONGEST["module"]:
+        yield module
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                size, most = (node.end_lineno or 0) - node.lineno + 1, LONGEST["function"]
+            case ast.ClassDef():
+                fields = [one for one in node.body if isinstance(one, ast.AnnAssign)]
+                size = sum("ClassVar" not in ast.dump(one.annotation) for one in fields)
+                size, most = size - any(ast.unparse(one.annotation) == "KW_ONLY" for one in fields), LONGEST["class"]
+            case _:
+                continue
+        if size > most:
+            yield f"{module}.{node.name}"
+
+
+def test_modules_functions_and_classes_are_no_longer_than_a_reader_holds_in_mind():
+    found = [one for module, path in MODULES.items() for one in long(module, path.read_text("utf-8"))]
+    assert sorted(found) == sorted(TABLES)
+    many = "".join(f"    a{k}: int\n" for k in range(16))
+    source = f"class A:\n{many}\nasync def f():\n" + "    pass\n" * 60 + "\n" * 400
+    assert list(long("m", source)) == ["m", "m.A", "m.f"]
 
 
 def test_nobody_caches_properties_under_a_lock():

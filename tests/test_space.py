@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice import Space
+from tests.conftest import examples
 
 
 def test_parameters_with_a_positive_lower_end_are_logarithmic():
@@ -24,7 +25,7 @@ def test_parameters_with_a_positive_lower_end_are_logarithmic():
     )
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@examples(200)
 @given(st.floats(1e-12, 1e12), st.floats(-1e6, 1e6))
 def test_there_and_back_is_the_same_parameter(positive, real):
     space = Space(weight=(1e-12, 1e12), shift=(-1e6, 1e6))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.imaging.measurement import Fourier
@@ -11,7 +11,6 @@ from suffice.problems import Denoising, Reconstruction, SampledFourier
 from tests import reference_images
 from tests.reference import LONG, norm
 
-quick = settings(max_examples=40, deadline=None, derandomize=True)
 SHAPES = {"1-D": (17,), "2-D": (4, 5), "one pixel": (1,), "a row": (1, 6)}
 BOUNDARIES = ("free", "zero")
 
@@ -36,7 +35,6 @@ def build(rng, shape, kind, measured, boundary, alpha, eps_tv):
 @pytest.mark.parametrize("measured", ["itself", "samples", "a matrix"])
 @pytest.mark.parametrize("kind", ["real", "complex"])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
-@quick
 @given(
     seed=st.integers(0, 2**32 - 1),
     boundary=st.sampled_from(BOUNDARIES),
@@ -54,7 +52,6 @@ def test_gradients_err_by_no_more_than_they_say(shape, kind, measured, seed, bou
     assert f.value(x) == pytest.approx(float(exact.value(x)), rel=1e-11)
 
 
-@quick
 @given(seed=st.integers(0, 2**32 - 1), eps_tv=st.sampled_from([1e-3, 1e-1]), far=st.floats(-4, 2))
 def test_the_majoriser_is_one_and_never_the_larger_of_the_two(seed, eps_tv, far):
     rng = np.random.default_rng(seed)

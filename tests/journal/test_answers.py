@@ -40,6 +40,7 @@ from suffice.journal.answers import FORMAT, request_key
 from suffice.journal.lines import PREFIX, line_of
 from suffice.rows.design import Design
 from suffice.solvers.fista import AdaptiveFista, FistaState
+from tests.conftest import examples
 
 SOURCE = str(Path(suffice.__file__).parents[1])
 START = {"l1": 0.5, "l2": 1.0}
@@ -340,7 +341,7 @@ def test_whatever_stands_in_a_record_is_read_or_refused(tmp_path):
     lines = lines_of(tmp_path)
     ways = [(i, path) for i, line in enumerate(lines) for path in parts(line)]
 
-    @settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(examples(100), suppress_health_check=list(HealthCheck))
     @given(st.sampled_from(ways), json_values)
     def check(way, value):
         changed = copy.deepcopy(lines)

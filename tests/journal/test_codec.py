@@ -10,7 +10,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -19,6 +19,7 @@ from suffice.journal.codec import SolverState, decode, encode, light
 from suffice.solvers.certificate import Evidence, left_out
 from suffice.solvers.fista import FistaState
 from suffice.solvers.solver import SOLVERS, SPECIAL
+from tests.conftest import examples
 
 
 def through_json(value):
@@ -59,7 +60,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@examples(150)
 @given(values)
 def test_plain_values_come_back_bit_for_bit(value):
     assert same(through_json(value), value)

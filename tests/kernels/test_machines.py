@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from flint import arb, arb_mat
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.svm import SVC, SVR
@@ -132,7 +132,6 @@ def test_radii_and_intercepts_hold_against_the_exact_machine(name, epsilon, C, w
 
 
 @given(st.integers(0, 10**6), st.sampled_from([None, 0.1]), st.floats(-3, 4))
-@settings(max_examples=25, deadline=None)
 def test_feasible_weights_are_so_to_the_last_bit(seed, epsilon, decade):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(2, 60))

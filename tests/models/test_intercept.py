@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import suffice
@@ -15,7 +15,6 @@ from tests.reference import GroupNorms, minimise, norm
 from tests.reference_intercept import InterceptMargins
 
 PSI = {"squared": SQUARED, "logistic": LOGISTIC, "poisson": POISSON}
-quick = settings(max_examples=25, deadline=None, derandomize=True)
 
 
 def random_model(psi, seed, l2=None):
@@ -41,7 +40,6 @@ def random_model(psi, seed, l2=None):
 
 
 @pytest.mark.parametrize("psi", PSI)
-@quick
 @given(seed=st.integers(0, 10**6))
 def test_the_intercept_lies_within_its_proven_error(psi, seed):
     rng, model, reference = random_model(psi, seed)
@@ -54,7 +52,6 @@ def test_the_intercept_lies_within_its_proven_error(psi, seed):
 
 
 @pytest.mark.parametrize("psi", PSI)
-@quick
 @given(seed=st.integers(0, 10**6))
 def test_value_and_gradient_err_by_no_more_than_the_proven_rounding(psi, seed):
     rng, model, reference = random_model(psi, seed)
@@ -67,7 +64,6 @@ def test_value_and_gradient_err_by_no_more_than_the_proven_rounding(psi, seed):
 
 
 @pytest.mark.parametrize("psi", PSI)
-@quick
 @given(seed=st.integers(0, 10**6))
 def test_the_intercept_follows_weights_no_faster_than_the_longest_row(psi, seed):
     rng, model, reference = random_model(psi, seed)
@@ -78,7 +74,6 @@ def test_the_intercept_follows_weights_no_faster_than_the_longest_row(psi, seed)
 
 
 @pytest.mark.parametrize("psi", ["squared", "logistic"])
-@quick
 @given(seed=st.integers(0, 10**6))
 def test_the_majoriser_majorises(psi, seed):
     rng, model, reference = random_model(psi, seed)
@@ -91,7 +86,6 @@ def test_the_majoriser_majorises(psi, seed):
 
 
 @pytest.mark.parametrize("psi, solver", [(psi, "newton") for psi in PSI] + [("logistic", "fista_adaptive")])
-@settings(max_examples=12, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10**6), within=st.sampled_from([1e-1, 1e-4, 1e-8]))
 def test_certificates_of_the_weights_hold(psi, solver, seed, within):
     rng, model, f = random_model(psi, seed, l2=1e-2)

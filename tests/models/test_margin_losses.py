@@ -5,18 +5,16 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.problems import ElasticNetLogistic, ElasticNetModel, ElasticNetPoisson
 from suffice.terms import HUBER, LOGISTIC, POISSON, SQUARED, SQUARED_HINGE, Huber
 
 PSI = {"squared": SQUARED, "logistic": LOGISTIC, "huber": HUBER, "squared hinge": SQUARED_HINGE}
-quick = settings(max_examples=30, deadline=None, derandomize=True)
 
 
 @pytest.mark.parametrize("psi", PSI.values(), ids=PSI.keys())
-@quick
 @given(m=st.floats(-30, 30), n=st.floats(-30, 30), y=st.sampled_from([-1.0, 1.0]))
 def test_curvature_between_two_margins_is_the_largest_on_the_way(psi, m, n, y):
     # The finest grid slope of psi' between m and n is a mean of psi'': never larger than the bound.
@@ -31,7 +29,6 @@ def test_curvature_between_two_margins_is_the_largest_on_the_way(psi, m, n, y):
 
 
 @pytest.mark.parametrize("psi", PSI.values(), ids=PSI.keys())
-@quick
 @given(m=st.floats(-40, 40), y=st.sampled_from([-1.0, 1.0]))
 def test_the_derivative_is_that_of_the_value(psi, m, y):
     h = 1e-5

@@ -2,16 +2,15 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
 
 from suffice.models.multinomial import Multinomial
 from suffice.models.softmax_jobs import softmax_rows
 from suffice.rows.design import Design
+from tests.conftest import examples
 from tests.reference import LONG
-
-quick = settings(max_examples=25, deadline=None, derandomize=True)
 
 
 def random_model(seed):
@@ -36,7 +35,6 @@ def exact_intercept(model, image, b):
     return b - b.mean()
 
 
-@quick
 @given(seed=st.integers(0, 10**6))
 def test_intercepts_lie_within_their_proven_error(seed):
     rng, model = random_model(seed)
@@ -45,7 +43,7 @@ def test_intercepts_lie_within_their_proven_error(seed):
     assert float(np.linalg.norm((b - exact_intercept(model, image, b)).astype(float))) <= error <= 1e-9
 
 
-@settings(quick, max_examples=100)
+@examples(100)
 @given(seed=st.integers(0, 10**6))
 def test_intercepts_of_nearly_certain_rows_lie_within_their_proven_error(seed):
     """p close to 1 is rounded by a share of itself, though p (1 - p), which everything else scales with, is tiny."""
@@ -58,7 +56,6 @@ def test_intercepts_of_nearly_certain_rows_lie_within_their_proven_error(seed):
     assert float(np.linalg.norm((b - exact_intercept(model, image, b)).astype(float))) <= error
 
 
-@quick
 @given(seed=st.integers(0, 10**6))
 def test_intercepts_follow_weights_no_faster_than_proven(seed):
     rng, model = random_model(seed)
@@ -68,7 +65,6 @@ def test_intercepts_follow_weights_no_faster_than_proven(seed):
     assert moved <= model.reach * np.linalg.norm(w - v)
 
 
-@quick
 @given(seed=st.integers(0, 10**6))
 def test_intercepts_drift_no_farther_than_proven_and_that_is_less_for_short_ways(seed):
     rng, model = random_model(seed)
@@ -80,7 +76,6 @@ def test_intercepts_drift_no_farther_than_proven_and_that_is_less_for_short_ways
     assert model.drift(0.0 * w, model.image(0.0 * w), 1e-4) <= 0.9 * model.reach * 1e-4
 
 
-@quick
 @given(seed=st.integers(0, 10**6))
 def test_the_gradient_is_the_slope_and_the_hessian_its_slope(seed):
     rng, model = random_model(seed)
@@ -125,7 +120,6 @@ def exact_gradient(model, w):
     return ((a[:, None] * slopes).T @ X + LONG(model.l2) * W).ravel()
 
 
-@quick
 @given(seed=st.integers(0, 10**6))
 def test_the_gradient_lies_within_its_proven_rounding(seed):
     rng, model = random_model(seed)

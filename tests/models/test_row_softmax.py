@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 from flint import arb
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice import BilevelProblem, Options, Space, losses, problems, resume, solve, terms, tune
@@ -17,7 +17,6 @@ from tests.models.test_multinomial import exact_intercept
 from tests.reference import LONG
 from tests.reference_verified import minimiser
 
-quick = settings(max_examples=25, deadline=None, derandomize=True)
 ROWS, COLUMNS, CLASSES, BLOCK = 600, 4, 3, 128
 rng = np.random.default_rng(1)
 X = rng.standard_normal((ROWS, COLUMNS))
@@ -67,7 +66,6 @@ with_intercepts = pytest.mark.parametrize("intercept", [False, True], ids=["", "
 
 
 @with_intercepts
-@quick
 @given(seed=st.integers(0, 10**6))
 def test_gradient_and_intercepts_lie_within_their_proven_rounding(intercept, seed):
     rng, in_blocks, whole, w = random_models(seed, intercept)
@@ -87,7 +85,6 @@ def test_gradient_and_intercepts_lie_within_their_proven_rounding(intercept, see
 
 
 @with_intercepts
-@quick
 @given(seed=st.integers(0, 10**6))
 def test_it_is_the_model_of_the_matrix_in_memory(intercept, seed):
     rng, in_blocks, whole, w = random_models(seed, intercept)
@@ -101,7 +98,6 @@ def test_it_is_the_model_of_the_matrix_in_memory(intercept, seed):
     assert pytest.approx(whole.majoriser(w, dense, v, whole.image(v)), rel=1e-6) == M
 
 
-@quick
 @given(seed=st.integers(0, 10**6))
 def test_intercepts_follow_weights_as_their_jacobian_says_and_no_farther_than_proven(seed):
     rng, model, _, w = random_models(seed, True)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import lsq_linear
 
@@ -18,7 +18,6 @@ RNG = np.random.default_rng(0)
 
 
 @given(st.integers(0, 10**6), st.integers(2, 25), st.floats(-2, 2), st.booleans())
-@settings(max_examples=60, deadline=None)
 def test_the_taut_string_is_the_solution_of_the_dual_problem(seed, n, decade, whole):
     rng = np.random.default_rng(seed)
     v = 3.0 * rng.standard_normal(n) + rng.uniform(-5, 5)

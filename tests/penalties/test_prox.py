@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -36,7 +36,6 @@ KNOWN = {name: g for name, g in TERMS.items() if not isinstance(g, Generic)}
 entries = st.one_of(st.sampled_from([0.0, -1.0, 2.0, 0.7]), st.floats(-8.0, 8.0).map(lambda x: round(x, 6)))
 vectors = arrays(np.float64, SIZE, elements=entries)
 positives = st.floats(-3.0, 3.0).map(lambda e: 10.0**e)
-quick = settings(max_examples=40, deadline=None, derandomize=True)
 
 
 def subgradients(g, x, rng):
@@ -58,7 +57,6 @@ def subgradients(g, x, rng):
 
 
 @BY_NAME
-@quick
 @given(v=vectors, y=vectors, step=positives)
 def test_prox_gives_a_subgradient(g, v, y, step):
     p = g.prox(v, step)
@@ -70,7 +68,6 @@ def test_prox_gives_a_subgradient(g, v, y, step):
 
 
 @BY_NAME
-@quick
 @given(v=vectors, y=vectors, step=positives)
 def test_prox_is_firmly_nonexpansive(g, v, y, step):
     moved = g.prox(v, step) - g.prox(y, step)
@@ -78,7 +75,6 @@ def test_prox_is_firmly_nonexpansive(g, v, y, step):
 
 
 @pytest.mark.parametrize("l1, l2", [(0.7, 0.0), (0.0, 0.3), (0.7, 0.3), (0.0, 0.0)])
-@quick
 @given(v=vectors, step=positives)
 def test_prox_of_the_elastic_net_is_stationary(l1, l2, v, step):
     g = ElasticNet(l1, l2)
@@ -94,14 +90,12 @@ def test_the_elastic_net_splits_into_l1_and_ridge():
     assert ElasticNet(0.7, 0.3).without_ridge() == (L1(0.7), 0.3)
 
 
-@quick
 @given(v=vectors, t=positives)
 def test_soft_thresholding_is_exact(v, t):
     assert np.array_equal(soft(v, t), np.sign(v) * np.maximum(np.abs(v) - t, 0.0))
     assert np.array_equal(soft(v, t) == 0.0, np.abs(v) <= t)
 
 
-@quick
 @given(v=vectors, step=positives)
 def test_a_group_is_shrunk_towards_zero_and_free_indices_stay(v, step):
     g = Group(GROUPS, [0.5, 2.0])
@@ -115,7 +109,6 @@ def test_a_group_is_shrunk_towards_zero_and_free_indices_stay(v, step):
 
 
 @BY_NAME
-@quick
 @given(x=vectors, v=vectors, mu=positives)
 def test_the_remainder_is_what_its_definition_says(g, x, v, mu):
     x = g.prox(x, 1e-12)
@@ -161,7 +154,6 @@ def test_the_remainder_of_a_users_term_allows_for_its_cancellation():
 
 
 @pytest.mark.parametrize("g", KNOWN.values(), ids=KNOWN.keys())
-@quick
 @given(x=vectors, y=vectors, gradient=vectors, seed=st.integers(0, 2**16))
 def test_the_shortest_subgradient_is_the_projection_of_zero(g, x, y, gradient, seed):
     x, y = g.prox(x, 0.1), g.prox(y, 0.1)

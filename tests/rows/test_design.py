@@ -6,13 +6,14 @@ import re
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from suffice.rows import norms as module
 from suffice.rows.design import Design
 from suffice.rows.norms import squared_norm_bound
+from tests.conftest import examples
 from tests.reference import LONG
 
 rng = np.random.default_rng(0)
@@ -71,7 +72,7 @@ def test_the_bound_is_above_the_norm_and_next_to_it(name, kind, weighted):
     assert truth <= LONG(design.squared_norm) <= truth * (1 + LONG(1e-11))
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@examples(150)
 @given(
     X=arrays(np.float64, st.tuples(st.integers(1, 4), st.integers(1, 4)), elements=st.floats(-9, 9, width=32)),
     weighted=st.booleans(),

@@ -4,11 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice import Evaluation, Options
 from suffice.search.accuracy import achieved, by_policy, came_to_nothing, for_decision, for_model, refinement
+from tests.conftest import examples
 
 RESIDUAL, WEIGHTS = Options(), Options(policy="weights")
 
@@ -19,7 +20,7 @@ def known(r, e=1e-3, distance=None):
     return Evaluation([0.0], r, np.full(len(r), e), distance=distance)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@examples(200)
 @given(residuals, st.floats(-8.0, 3.0))
 def test_errors_as_large_as_requested_meet_the_demand_and_hardly_more(r, exponent):
     T = 10.0**exponent
@@ -46,7 +47,6 @@ def test_requests_are_positive_and_finite_whatever_the_residuals(r, T):
     assert for_model(0.1, known(r), RESIDUAL) > 0.0
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
 @given(residuals.filter(lambda r: max(map(abs, r)) > 1e-3), st.integers(-30, 30), st.floats(1e-6, 1.0))
 def test_requests_scale_with_the_residuals(r, k, delta):
     """In units in which residuals are a times larger, requests are a times larger and F's demands a^2 times."""
@@ -76,7 +76,7 @@ def test_under_the_paper_s_rule_the_distance_of_the_weights_stands_for_the_error
     assert by_policy(evaluation, RESIDUAL).e.tolist() == [1e-3, 0.0]
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@examples(100)
 @given(residuals, st.floats(-6.0, 1.0), st.floats(-6.0, 1.0))
 def test_refinements_meet_the_demand_and_never_ask_for_what_is_there_already(r, exponent, error_exponent):
     T, evaluation = 10.0**exponent, known(r, 10.0**error_exponent)

@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
@@ -485,7 +485,6 @@ def test_fixed_accuracy_is_a_pure_function_of_theta(steps):
             assert all(solution.steps == steps for solution in again.solutions)
 
 
-@settings(max_examples=20, deadline=None, derandomize=True)
 @given(st.tuples(st.floats(-3, 1), st.floats(-2, 1)), st.sampled_from([1, 5, 30]), st.sampled_from(list(SOLVERS)))
 def test_fixed_accuracy_is_exact_as_such_and_its_certificate_tells_about_the_true_cost(theta, steps, solver):
     problem = elastic_nets(solver)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.search.geometry import (
@@ -13,6 +13,7 @@ from suffice.search.geometry import (
     lagrange_values,
     point_to_replace,
 )
+from tests.conftest import examples
 
 INF = np.inf
 
@@ -32,7 +33,7 @@ def test_first_points_go_along_the_axes_and_turn_inward_at_bounds(u, delta, lowe
     np.testing.assert_allclose(points, [u, *expected], rtol=1e-14, atol=1e-16)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@examples(200)
 @given(
     st.lists(st.sampled_from([0.0, 1e-12, 0.03, 0.5, 0.97, 1.0]), min_size=1, max_size=6),
     st.sampled_from([1e-6, 0.1, 0.4, 5.0]),
@@ -86,7 +87,7 @@ def test_the_new_point_replaces_the_one_the_model_misses_least(points, k, u, del
     assert point_to_replace(points, k, np.array(u), delta, accepted) == expected
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@examples(100)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6))
 def test_a_rejected_step_never_replaces_the_incumbent_and_the_model_stays_determined(seed, m):
     rng = np.random.default_rng(seed)
@@ -105,7 +106,7 @@ def test_the_farthest_point_and_its_distance():
     assert farthest(points, 1) == (0, 5.0)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@examples(100)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.sampled_from([0.01, 0.2, 2.0]))
 def test_a_far_point_moves_to_where_its_polynomial_is_largest(seed, m, delta):
     rng = np.random.default_rng(seed)

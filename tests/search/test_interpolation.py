@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.search.geometry import lagrange_gradients, lagrange_values
@@ -19,7 +19,6 @@ def simplex(seed, m):
 cases = given(st.integers(0, 2**32 - 1), st.integers(1, 8), st.data())
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
 @cases
 def test_each_polynomial_is_one_at_its_point_and_zero_at_the_others(seed, m, data):
     points = simplex(seed, m)
@@ -28,7 +27,6 @@ def test_each_polynomial_is_one_at_its_point_and_zero_at_the_others(seed, m, dat
     np.testing.assert_allclose(values, np.eye(m + 1), atol=1e-9)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
 @cases
 def test_linear_functions_are_reproduced(seed, m, data):
     points = simplex(seed, m)

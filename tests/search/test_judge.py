@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice import Evaluation
 from suffice.search.accuracy import DECISION_ERROR, ETA1
 from suffice.search.judge import judge, next_radius, next_rho
 from suffice.search.state import Verdict
+from tests.conftest import examples
 
 
 def at(F, error=0.0):
@@ -43,7 +44,7 @@ def test_verdicts_on_a_step_that_promised_one(current, trial, expected):
     assert ratio == pytest.approx(current.cost - trial.cost)
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
+@examples(500)
 @given(
     st.floats(0.0, 3.0),
     st.floats(-0.5, 1.5),
@@ -65,7 +66,7 @@ def test_no_errors_within_their_bounds_make_a_verdict_wrong(F, ratio, share, new
         assert current.interval[1] - trial.interval[0] <= (ETA1 + 2 * DECISION_ERROR) * predicted + rounding
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@examples(200)
 @given(st.floats(0.5, 2.0), st.floats(0.5, 2.0), st.floats(1e-3, 1.0), st.floats(0.0, 1.0), st.floats(0.0, 1.0))
 def test_errors_within_the_decision_s_tolerance_always_decide(F, F_new, predicted, share, share_new):
     tolerance = (1 - 1e-9) * DECISION_ERROR * predicted
@@ -90,7 +91,7 @@ def test_the_radius_follows_the_ratio(ratio, step, delta, expected):
     assert next_radius(ratio, step, delta, 0.1) == pytest.approx(expected)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@examples(100)
 @given(st.floats(-5, 5), st.floats(0.0, 1.0), st.floats(1.0, 100.0), st.floats(1e-9, 1.0))
 def test_the_radius_never_falls_below_rho(ratio, share, multiple, rho):
     delta = multiple * rho
@@ -105,7 +106,7 @@ def test_rho_falls_fast_and_ends_at_its_final_value(rho, final, expected):
     assert next_rho(rho, final) == pytest.approx(expected)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@examples(100)
 @given(st.floats(1e-12, 1.0), st.floats(1.0, 1e10))
 def test_rho_reaches_its_final_value_exactly_and_soon(final, ratio):
     rho, reductions = final * ratio, 0

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.search.model import fit, linear_basis, minimise, quadratic_basis
@@ -52,7 +52,6 @@ def differences(f, s, h):
 small = given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(1, 6), st.data())
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
 @small
 def test_the_linear_model_interpolates_its_points(seed, m, n, data):
     rng = np.random.default_rng(seed)
@@ -63,7 +62,6 @@ def test_the_linear_model_interpolates_its_points(seed, m, n, data):
         assert model.value(u - points[k]) == pytest.approx(r.cost(u), rel=1e-9, abs=1e-11)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
 @small
 def test_the_linear_model_is_the_gauss_newton_model_of_linear_residuals(seed, m, n, data):
     rng = np.random.default_rng(seed)
@@ -77,7 +75,6 @@ def test_the_linear_model_is_the_gauss_newton_model_of_linear_residuals(seed, m,
     np.testing.assert_allclose(H, 2.0 * r.g.T @ r.g, rtol=1e-7, atol=1e-7)
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
 @small
 def test_with_old_points_the_model_interpolates_all_the_points_it_uses(seed, m, n, data):
     rng = np.random.default_rng(seed)
@@ -111,7 +108,6 @@ def test_enough_points_in_general_position_reproduce_quadratic_residuals(m, k):
         np.testing.assert_allclose(H, H_true, atol=1e-3 * np.abs(H_true).max())
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
 @small
 def test_random_points_reproduce_quadratic_residuals_once_they_suffice(seed, m, n, data):
     rng = np.random.default_rng(seed)
@@ -215,7 +211,6 @@ def test_the_model_moves_with_its_points():
         assert moved.value(1e-3 * s) == pytest.approx(model.value(s), rel=1e-9)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
 @small
 def test_the_minimiser_is_feasible_and_its_promise_is_the_model_s_decrease(seed, m, n, data):
     rng = np.random.default_rng(seed)

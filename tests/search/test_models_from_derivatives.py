@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import suffice
@@ -173,7 +173,6 @@ def test_never_asks_for_none_and_auto_asks_until_it_is_told_none() -> None:
 
 
 @given(st.sets(st.integers(0, 40), max_size=20))
-@settings(max_examples=15, deadline=None)
 def test_in_ask_and_tell_derivatives_may_be_missing_anywhere(missing: set[int]) -> None:
     tuner = suffice.Tuner([-1.2, 1.0], options=suffice.Options(max_evaluations=200))
     number = 0
@@ -322,7 +321,6 @@ def test_an_exponent_is_what_parallel_slopes_tell() -> None:
 
 
 @given(st.integers(1, 5), st.integers(0, 1000))
-@settings(max_examples=25, deadline=None)
 def test_quadratic_residuals_are_known_once_slopes_have_been_seen_in_all_directions(m: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     c, J = rng.standard_normal(4), rng.standard_normal((4, m))

@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice.search.state import Scaling
+from tests.conftest import examples
 
 INF = math.inf
 
@@ -84,7 +85,7 @@ def boxes(draw):
     )
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@examples(300)
 @given(boxes(), st.floats(0.0, 1.0), st.booleans())
 def test_theta_lies_in_the_box_exactly_for_every_u(box, share, negative):
     theta0, lower, upper = box
@@ -95,7 +96,7 @@ def test_theta_lies_in_the_box_exactly_for_every_u(box, share, negative):
     assert lower <= theta <= upper
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@examples(200)
 @given(boxes())
 def test_the_ends_of_u_are_the_bounds_exactly(box):
     theta0, lower, upper = box
@@ -106,7 +107,7 @@ def test_the_ends_of_u_are_the_bounds_exactly(box):
             assert scaling.to_u(np.array([bound])).item() == end.item()
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@examples(200)
 @given(boxes())
 def test_there_and_back_is_where_it_started(box):
     theta0, lower, upper = box

@@ -4,11 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from suffice.search.geometry import ball_minimiser, eigenvalues, trust_region_step
+from tests.conftest import examples
 
 BOUNDS = [0.0, 0.1, 0.5, 1.0, 2.0, np.inf]  # distances to a bound, in trust radii
 
@@ -125,7 +126,7 @@ def test_one_parameter_by_hand(slope, curvature, lower):
         assert slope * s + 0.5 * curvature * s**2 <= 0.0
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@examples(200)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.booleans())
 def test_non_convex_steps_are_feasible_and_decrease(seed, m, flat):
     rng = np.random.default_rng(seed)
@@ -215,7 +216,7 @@ def test_nowhere_to_go():
     assert trust_region_step(g, H, 1.0, np.zeros(2), np.zeros(2)).tolist() == [0.0, 0.0]
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@examples(200)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.sampled_from([0.0, 1e-12, 1.0]))
 def test_the_longest_linear_step_is_optimal(seed, m, share):
     """For some lambda, s = clip(lambda g) on the ball's boundary, or s is the box's corner inside the ball."""

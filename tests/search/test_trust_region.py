@@ -5,7 +5,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice import Evaluation, Options, Status
@@ -73,7 +73,6 @@ def test_states_are_immutable_and_deciding_twice_is_deciding_once():
             asking.strategy.delta = 1.0
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
 @given(
     st.integers(0, 2**32 - 1),
     st.lists(st.floats(0.0, 1.0), min_size=2, max_size=2),
@@ -111,7 +110,6 @@ def test_what_holds_throughout_every_run(oracle_seed, theta0, model, seed):
             assert new.interval[1] < old.interval[0]  # or a point that is proven to be better
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
 @given(st.integers(0, 2**32 - 1))
 def test_whoever_is_refined_is_continued_from_its_own_solution(oracle_seed):
     world = setting([0.9, 0.9], max_evaluations=100)
@@ -127,7 +125,6 @@ def test_whoever_is_refined_is_continued_from_its_own_solution(oracle_seed):
     assert refinements > 0
 
 
-@settings(max_examples=15, deadline=None, derandomize=True)
 @given(st.integers(0, 2**32 - 1))
 def test_new_points_start_from_the_nearest_evaluated_one(oracle_seed):
     world = setting([0.2, 0.9], max_evaluations=60)

@@ -10,7 +10,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import least_squares, lsq_linear
 
@@ -266,7 +266,6 @@ def test_coupled_parameters_with_active_bounds_against_scipy(case, model):
     assert (result.theta[on_bound] == np.where(reference.active_mask < 0, lower, upper)[on_bound]).all()
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
 @given(
     st.integers(0, 2**32 - 1),
     st.integers(1, 4),
@@ -426,7 +425,6 @@ def test_whatever_the_errors_accepted_steps_decrease_and_the_minimiser_is_found(
     assert low <= truth[tuple(result.theta.tolist())] <= high
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
 @given(
     st.lists(st.sampled_from([-1.0, -0.5, 0.0, 1.0]), min_size=1, max_size=12).map(Trick),
     st.sampled_from([monotone, exponential]),
@@ -1178,7 +1176,6 @@ def test_an_f_that_falls_for_ever_ends_with_the_budget():
     assert result.theta[0] > 1e11
 
 
-@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10**6), m=st.integers(1, 4))
 def test_an_oracle_that_is_no_function_of_theta_does_no_harm(seed, m):
     noise = np.random.default_rng(seed)

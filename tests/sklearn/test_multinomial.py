@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
 from sklearn.datasets import make_classification
@@ -16,11 +16,9 @@ from suffice.sklearn import SufficeSearchCV
 from suffice.sklearn.folds import LinearFold, Softmax
 from tests.models.test_multinomial import random_model
 
-quick = settings(max_examples=25, deadline=None, derandomize=True)
 FEW = suffice.Options(max_evaluations=15, final_radius=1e-2)
 
 
-@quick
 @given(seed=st.integers(0, 10**6), scoring=st.sampled_from(["neg_brier_score", "neg_log_loss"]))
 def test_errors_of_held_out_losses_hold_for_any_weights_within_the_radius(seed, scoring):
     rng, model = random_model(seed)

@@ -28,6 +28,7 @@ from suffice.sklearn._report_data import ACCURACY, ROUGH, FittedSearch, _reliabi
 from suffice.sklearn.report import collect, page
 from suffice.sklearn.scores import score_of
 from tests.browser import Browser, find_chromium
+from tests.conftest import examples
 
 FEW = suffice.Options(max_evaluations=12, final_radius=1e-2)
 BOTH = {"l1": (1e-4, 1.0), "l2": (1e-4, 1.0)}
@@ -327,7 +328,7 @@ def test_what_is_no_report_is_refused(nonsense):
 PLAIN = st.sampled_from([HOSTILE, [HOSTILE], {HOSTILE: HOSTILE}, None, True, -1, 0, 1e305, float("nan"), [], {}, ""])
 
 
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_change_is_drawn_or_refused_and_never_becomes_markup(ridge, hostile, choices):
     data = copy.deepcopy(choices.draw(st.sampled_from([ridge[3], hostile[3]])))

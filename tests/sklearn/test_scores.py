@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
 from sklearn.metrics import mean_poisson_deviance, r2_score
@@ -37,7 +37,6 @@ def test_an_intercept_far_from_zero_loses_no_accuracy():
 
 
 @pytest.mark.parametrize("scoring", SCORINGS)
-@settings(max_examples=30, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10**6), intercept=st.sampled_from(["none", "free", "column"]), sparse=st.booleans())
 def test_scores_are_what_they_say_and_their_errors_hold(scoring, seed, intercept, sparse):
     psi, expected = SCORINGS[scoring]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import sklearn.linear_model
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from suffice import Composite, Outcome, certify, iterate, solve
@@ -26,8 +26,6 @@ from suffice.solvers.newton import NewtonState
 from suffice.solvers.quadratic import Matrix
 from suffice.terms import L1, SQUARED, Fused, LinearModel, Zero
 from tests.reference import GroupNorms, Margins, OwnSmooth, minimise, norm
-
-quick = settings(max_examples=40, deadline=None, derandomize=True)
 
 
 def data(rows=1500, columns=120, seed=0, sparse=None):
@@ -117,7 +115,6 @@ def test_sparse_and_dense_data_lead_to_the_same_solution(sparse):
 # The model
 
 
-@quick
 @given(st.integers(0, 10_000), st.floats(-4, 1), st.integers(1, 25))
 def test_the_model_is_brought_close_to_its_minimiser(seed, log_l1, size):
     rng = np.random.default_rng(seed)
@@ -133,7 +130,6 @@ def test_the_model_is_brought_close_to_its_minimiser(seed, log_l1, size):
     assert q(v) < q(w) or np.array_equal(v, w)
 
 
-@quick
 @given(st.integers(0, 10_000), st.floats(-5.0, -0.5), st.integers(0, 60))
 def test_from_any_start_faces_lead_to_the_minimiser_of_collinear_models(seed, log_l1, filled):
     Z, y = spectra(seed, rows=80, columns=60)

@@ -12,11 +12,12 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from suffice.tabular import Limits, TableError, read, reading
 from suffice.tabular.entries import NOTHING, NUMBER, quoted
+from tests.conftest import examples
 
 
 def written(tmp_path, content, name="data.csv"):
@@ -251,7 +252,6 @@ cells = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(cells, min_size=2, max_size=2), min_size=1, max_size=8))
 def test_what_is_written_is_read(tmp_path_factory, rows):
     buffer = io.StringIO()
@@ -268,7 +268,7 @@ def test_what_is_written_is_read(tmp_path_factory, rows):
                 assert value == float(text)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.one_of(st.binary(max_size=200), st.text(alphabet='a1,;"\n\r\t |.e-\0é', max_size=100).map(str.encode)))
 @example(b'"')
 @example(b"a,b\n1,2\r3,4")
