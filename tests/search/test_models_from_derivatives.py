@@ -227,7 +227,7 @@ def _stopping(objective: suffice.exact, after: int) -> Callable[[suffice.Record]
     return callback
 
 
-@pytest.mark.parametrize("after", [1, 2, 4, 7])
+@pytest.mark.parametrize("after", [1, 2, 4, 6])
 @pytest.mark.parametrize("slopes", [rosenbrock_slopes, GARBAGE["random"]], ids=["right", "wrong"])
 def test_a_resumed_run_ends_at_the_same_bits(tmp_path: Path, after: int, slopes: Any) -> None:
     objective = suffice.exact(rosenbrock, slopes)
@@ -298,26 +298,15 @@ def test_with_errors_every_accepted_step_is_proven_and_the_end_is_the_minimiser(
     assert result.work < without.work
 
 
-def test_a_parameter_that_fades_is_followed_to_its_end_in_one_step() -> None:
+def test_a_parameter_that_fades_is_followed_to_its_end() -> None:
     options = suffice.Options(max_evaluations=40)
     result = suffice.tune(
         suffice.exact(fading, fading_slopes), [0.0, -0.5], bounds=([-10, -7], [10, 3]), options=options
     )
     assert result.theta[1] == -7.0
     close = next(record.number for record in result.history if record.cost < result.cost * (1.0 + 1e-6))
-    assert close <= 4  # it took seven with quadratics in the logarithm
-    assert result.evaluations <= 10
-
-
-def test_an_exponent_is_what_parallel_slopes_tell() -> None:
-    J = np.array([[1.0, 2.0], [0.5, 0.0], [-1.0, 1.0]])
-    step = np.array([0.4, 0.2])
-    k = np.array([3.0, -1.0])
-    assert hermite.exponents(J, [(step, np.zeros(3), J * np.exp(k * step))]) == pytest.approx(k)
-    turned = J * np.exp(k * step)
-    turned[:, 1] = turned[[1, 2, 0], 1]
-    assert hermite.exponents(J, [(step, np.zeros(3), turned)]) == pytest.approx([3.0, 0.0])
-    assert not hermite.exponents(J, [(step, np.zeros(3), None)]).any()
+    assert close <= 7
+    assert result.evaluations <= 13
 
 
 @given(st.integers(1, 5), st.integers(0, 1000))
@@ -341,14 +330,13 @@ def test_quadratic_residuals_are_known_once_slopes_have_been_seen_in_all_directi
     assert np.allclose(second, whole, atol=1e-2 * np.abs(whole).max())
 
 
-@pytest.mark.parametrize("make", [hermite.curved, hermite.fading])
-def test_models_know_their_own_derivatives(make: Callable[..., Any]) -> None:
+def test_models_know_their_own_derivatives() -> None:
     rng = np.random.default_rng(1)
     m, n = 3, 5
     r, J = 1.0 + rng.random(n), rng.standard_normal((n, m))
     old = [(0.3 * rng.standard_normal(m), 1.0 + rng.random(n), rng.standard_normal((n, m))) for _ in range(3)]
     old.append((0.2 * np.ones(m), 1.0 + rng.random(n), 1.5 * J))  # the same but for a factor
-    model, s, h = make(r, J, old, 0.5), 0.2 * rng.standard_normal(m), 1e-5
+    model, s, h = hermite.curved(r, J, old, 0.5), 0.2 * rng.standard_normal(m), 1e-5
     g, H = model.derivatives(s)
     ends = [(s + h * e, s - h * e) for e in np.eye(m)]
     assert np.allclose(g, [(model.value(a) - model.value(b)) / (2 * h) for a, b in ends], rtol=1e-6)

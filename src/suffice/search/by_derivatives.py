@@ -29,7 +29,6 @@ from suffice.search.judge import SHRINK
 from suffice.search.model import slopes, usable
 from suffice.search.state import Iterate, Modelling, Plan, Sample, Setting, Trial
 
-MODELS = 3
 ENOUGH = 4
 WIDER = 16.0  # the radius of interpolation, over the one at which derivatives have failed
 LIKE = 0.5  # of the change that one parameter makes: how far a test may be off
@@ -54,7 +53,7 @@ def known(evaluation: Evaluation) -> bool:
 
 def begin(state: Iterate) -> Iterate:
     """Models from derivatives, from here on."""
-    return replace(state, models=Modelling((0.0,) * MODELS, by_derivatives=True))
+    return replace(state, models=Modelling(by_derivatives=True))
 
 
 def end(state: Iterate) -> Iterate:

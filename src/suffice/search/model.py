@@ -47,17 +47,10 @@ the curvature along it is known, and after m steps all of it. The model
 
 is a combination of the columns of J and the rows of W, so that their Gram matrix is all that
 F(s) ~ ||r(s)||^2 needs.
-
-A parameter whose influence fades, as that of the logarithm of a ridge that hardly matters any more, is best seen as
-e^(k_j s_j): residuals are nearly linear in what it is the logarithm of. In z_j = (e^(k_j s_j) - 1) / k_j, with slopes
-J_i e^(-k_j y_j), the same least squares give a second model. k_j is what an old point tells, if columns j of J there
-and here are parallel:  J_i = e^(k_j y_j) J.  It goes to the end of a fading parameter in one step. There z_j is taken
-in units in which the parameter is as influential as others, so that old points are no farther than they matter.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -74,31 +67,10 @@ PIVOT = 1e-3  # in units where the farthest of the m+1 points has distance 1
 INNER_STEPS = 10
 THIRD, NUGGET = 0.1, 1e-10
 MOST_EQUATIONS = 300  # for the curvature
-LARGEST_WARP = 50.0  # exponent of a single parameter
-LEAST_UNIT = 1e-12
-MOVED = 0.1  # of the largest change of a parameter: a change that tells of an exponent
-PARALLEL = 0.99  # cosine of two columns of slopes
 STEEPEST = 1e100
 FAR = 1.0 + 1e-9  # halved radii put points at exactly twice the radius: rounding must not decide
 REACH = 10.0  # old points further away (in trust radii) say nothing about the model
 OUTLIER = 100.0  # nor do points where F is this many times larger
-
-
-class CostModel(ABC):
-    """A model of F around the incumbent, for a step s."""
-
-    F: float  # at s = 0
-
-    def value(self, s: Array) -> float:
-        return self.F - self.decrease(s)
-
-    @abstractmethod
-    def decrease(self, s: Array) -> float:
-        """m(0) - m(s)."""
-
-    @abstractmethod
-    def derivatives(self, s: Array) -> tuple[Array, Array]:
-        """Gradient and second derivatives at s."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +108,7 @@ class Basis:
 
 
 @dataclass(frozen=True)
-class GramModel(CostModel):
+class GramModel:
     """F(s) ~ ||r + sum_t phi_t(s) d_t||^2 with G the Gram matrix of the d_t and b = <d_t, r>, whatever their length.
 
     Through points d_t = r_t - r_k, and the phi_t sum to 1: differences to the incumbent keep the digits of a small
@@ -148,11 +120,16 @@ class GramModel(CostModel):
     b: Array
     F: float
 
+    def value(self, s: Array) -> float:
+        return self.F - self.decrease(s)
+
     def decrease(self, s: Array) -> float:
+        """m(0) - m(s)."""
         phi = self.basis.phi(s)
         return -float(phi @ (2.0 * self.b + self.G @ phi))
 
     def derivatives(self, s: Array) -> tuple[Array, Array]:
+        """Gradient and second derivatives at s."""
         J, unit = self.basis.slopes(s), self.basis.unit
         pull = self.b + self.G @ self.basis.phi(s)
         H = J @ self.G @ J.T + self.basis.curvature(pull)
@@ -220,7 +197,7 @@ def _independent(x: Array, y: Array, values: Array) -> tuple[list[int], Array]:
     return chosen, inverse
 
 
-def minimise(model: CostModel, delta: float, lower: Array, upper: Array) -> tuple[Array, float]:
+def minimise(model: GramModel, delta: float, lower: Array, upper: Array) -> tuple[Array, float]:
     """A minimiser of the model over ball and box, and the decrease that it promises.
 
     Newton's method: each step solves the trust-region problem of the model's second-order expansion, and moves
@@ -260,30 +237,6 @@ def slopes(evaluation: Evaluation, unit: Array) -> Array | None:
     return None if J is None or not usable(J) else J * unit
 
 
-@dataclass(frozen=True)
-class WarpedModel(CostModel):
-    """F(s) ~ m(z(s)) for a model m in  z_j = c_j (e^(k_j s_j) - 1) / k_j,  or s_j where k_j = 0."""
-
-    inner: CostModel
-    k: Array
-    c: Array
-    F: float
-
-    def decrease(self, s: Array) -> float:
-        return self.inner.decrease(_warped(s, self.k, self.c)[0])
-
-    def derivatives(self, s: Array) -> tuple[Array, Array]:
-        z, slope = _warped(s, self.k, self.c)
-        g, H = self.inner.derivatives(z)
-        return slope * g, slope[:, None] * H * slope + np.diag(self.k * slope * g)
-
-
-def _warped(s: Array, k: Array, c: Array) -> tuple[Array, Array]:
-    """z(s) and dz_j / ds_j."""
-    x, straight = np.clip(k * s, -LARGEST_WARP, LARGEST_WARP), k == 0.0
-    return np.where(straight, s, c * np.expm1(x) / np.where(straight, 1.0, k)), np.where(straight, 1.0, c * np.exp(x))
-
-
 Old = tuple[Array, Array, Array | None]  # the step to an old point, residuals and slopes (or None) there
 
 
@@ -292,37 +245,6 @@ def curved(r: Array, J: Array, old: Sequence[Old], delta: float) -> GramModel:
     basis, W = _quadratics(r, J, old, delta)
     R = np.vstack([J.T, W])
     return GramModel(basis, R @ R.T, R @ r, float(r @ r))
-
-
-def fading(r: Array, J: Array, old: Sequence[Old], delta: float) -> WarpedModel | None:
-    """The model in z; None where no old point tells of a k. A parameter that has faded has a unit of its own: one in
-    which it is as influential as the others."""
-    k, lengths = exponents(J, old), np.linalg.norm(J, axis=0)
-    if not k.any():
-        return None
-    c = np.clip(lengths / lengths.max(), LEAST_UNIT, 1.0)
-    there: list[Old] = []
-    for step, values, J_there in old:
-        if np.abs(k * step).max() < LARGEST_WARP:
-            z, slope = _warped(step, k, c)
-            there.append((z, values, None if J_there is None else J_there / slope))
-    inner = curved(r, J / _warped(np.zeros(len(k)), k, c)[1], there, delta)
-    return WarpedModel(inner, k, c, inner.F)
-
-
-def exponents(J: Array, old: Sequence[Old]) -> Array:
-    """k, from the nearest old point that has moved a parameter noticeably and whose column of slopes is parallel."""
-    k = np.zeros(J.shape[1])
-    lengths = np.linalg.norm(J, axis=0)
-    for step, _, slope in sorted(old, key=lambda point: -norm(point[0])):  # the nearest has the last word
-        if slope is None or not step.any():
-            continue
-        product, there = np.sum(J * slope, axis=0), np.linalg.norm(slope, axis=0)
-        told = (np.abs(step) >= MOVED * np.abs(step).max()) & (product > PARALLEL * lengths * there) & (product > 0.0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            found = np.log(there / lengths) / step
-        k = np.where(told & np.isfinite(found), found, k)
-    return k
 
 
 def _quadratics(r: Array, J: Array, old: Sequence[Old], delta: float) -> tuple[Basis, Array]:
@@ -363,7 +285,7 @@ def _quadratics(r: Array, J: Array, old: Sequence[Old], delta: float) -> tuple[B
 # Which of them
 
 
-def fitted(state: Iterate, setting: Setting) -> Sequence[CostModel]:
+def fitted(state: Iterate, setting: Setting) -> Sequence[GramModel]:
     """The models that compete, one for each of the misses, the one to start with first; the paper's alone if it is
     asked for."""
     if state.models.by_derivatives:
@@ -374,7 +296,7 @@ def fitted(state: Iterate, setting: Setting) -> Sequence[CostModel]:
     return [*competing, competing[-1]][:2]
 
 
-def _through(points: Sequence[Sample], k: int, old: Sequence[Sample], coarse: bool = False) -> list[CostModel]:
+def _through(points: Sequence[Sample], k: int, old: Sequence[Sample], coarse: bool = False) -> list[GramModel]:
     """Interpolation through the points around the k-th: with old ones, if there are any, and without."""
     linear = linear_basis(np.array([point.u for point in points]), k)
     bases = [linear]
@@ -387,15 +309,13 @@ def _through(points: Sequence[Sample], k: int, old: Sequence[Sample], coarse: bo
     return [fit(basis, k, residuals, old_residuals) for basis in bases]
 
 
-def _from_derivatives(state: Iterate, setting: Setting) -> list[CostModel]:
-    """Three models; one that cannot be had is stood in for by the first."""
+def _from_derivatives(state: Iterate, setting: Setting) -> list[GramModel]:
     current, unit = state.current, setting.scaling.unit
     nearby = ((point.u - current.u, point.evaluation) for point in useful(state, setting))
     old = [(step, there.r, slopes(there, unit)) for step, there in nearby]
     r, J = current.evaluation.r, slopes(current.evaluation, unit)
     assert J is not None
-    first = curved(r, J, old, state.delta)
-    return [first, curved(r, J, (), state.delta), fading(r, J, old, state.delta) or first]
+    return [curved(r, J, old, state.delta), curved(r, J, (), state.delta)]
 
 
 def flatness(state: Iterate, setting: Setting) -> Array:
