@@ -8,7 +8,7 @@ import pytest
 
 from suffice.globally.certificate import Landscape
 from suffice.report import figures
-from suffice.report.chart import BLUE, Band, Bars, Cells, Dots, Line, Panel, Scale
+from suffice.report.chart import BLUE, Boxes, Line, Panel, Scale
 from suffice.report.svg import NARROW, Axis, draw, extent, figure
 from suffice.report.traces import Trace
 
@@ -84,11 +84,10 @@ def test_both_libraries_draw_it_and_name_the_same_things(name):
     axes = draw_panel(panel)
     axes.figure.canvas.draw()
     labels = [label.replace("\\$", "$") for label in axes.get_legend_handles_labels()[1]]
-    names = [mark.name for mark in panel.marks if getattr(mark, "listed", True) and getattr(mark, "name", "")]
+    names = [mark.name for mark in panel.marks if getattr(mark, "listed", True) and mark.name]
     listed = {cut_to(name) for name in names} if panel.legend else set()
     assert listed <= {*words}
-    aside = [] if panel.upright is None else [panel.upright[1]]
-    assert len(labels) == len(names) + len(aside) and {*aside} <= {*labels}
+    assert len(labels) == len(names)
 
 
 def test_every_mark_is_drawn_where_its_numbers_are():
@@ -98,20 +97,20 @@ def test_every_mark_is_drawn_where_its_numbers_are():
     x, scale = np.array([1.0, 2.0, 3.0]), Scale("z", 0.0, 1.0, ((0.0, "#ffffff"), (1.0, "#000000")), {0.0: "0"})
     marks = [
         Line("a", BLUE, x, [1.0, math.nan, 3.0], bars=(x - 1.0, x + 1.0), symbol="o"),
-        Band(BLUE, x, x, x + 1.0),
-        Bars("b", BLUE, x, x, 0.5),
-        Dots(x, x, [0.0, 0.5, 1.0], scale),
-        Cells(np.array([[1.0, 1.0, 2.0, 2.0]]), np.array([0.5]), np.array([7.0]), "{} at least", scale),
+        Line("", BLUE, [*x, *x[::-1]], [*x, *(x + 1.0)[::-1]], dash="filled"),
+        Boxes("b", BLUE, np.stack([x - 0.25, 0.0 * x, x + 0.25, x], axis=1)),
+        Line("", scale.shades([0.0, 0.5, 1.0]), x, x, symbol="o", joined=False),
+        Boxes("", scale.shades([0.5]), [(1.0, 1.0, 2.0, 2.0)], ["7 at least"]),
     ]
-    panel = Panel("", "x", "y", marks, level=2.0, upright=(1.5, "here"), shaded=((1.0, 1.5),))
+    panel = Panel("", "x", "y", marks, level=2.0, shaded=((1.0, 1.5),), scale=scale)
     axes = draw_panel(panel)
     axes.figure.canvas.draw()
-    assert {1.0, 2.0, 3.0} <= {patch.get_height() for patch in axes.patches if patch.get_width() == 0.5}
+    assert {1.0, 2.0, 3.0} <= {bar.get_height() for bar in axes.containers[1] if bar.get_width() == 0.5}
     (plot,) = [node for node in ET.fromstring(draw(panel, 400)) if node.tag == "svg"]
     left, top, width, height = map(float, plot.get("viewBox").split())
     x_axis = Axis(*extent([panel], "x"), False, left, left + width)
     y_axis = Axis(*extent([panel], "y"), False, top + height, top)
-    steps, band, bars, dots, cells = plot[0], plot[3], plot[4], plot[5:8], plot[8]
+    steps, band, bars, dots, cells = plot[0], plot[3], plot[4], plot[5], plot[6]
     assert steps.get("d").count("M") == 2  # a gap
     boxes = [[float(box.get(key)) for key in ("x", "y", "width", "height")] for box in bars]
     for k, (a, b, c, d) in enumerate(boxes, 1):

@@ -11,34 +11,12 @@ import numpy as np
 
 from suffice.arrays import Array
 from suffice.globally.certificate import Landscape
-from suffice.report.chart import (
-    BLUE,
-    GREY,
-    LINES,
-    ORANGE,
-    PALE,
-    SKY,
-    Band,
-    Bars,
-    Cells,
-    Dots,
-    Line,
-    Mark,
-    Panel,
-    Scale,
-)
+from suffice.report.chart import BLUE, GREY, INK, LINES, ORANGE, PALE, SKY, Boxes, Line, Mark, Panel, Scale, cut
 from suffice.report.traces import Trace
 
 MOST_BARS = 40
 HIGHEST = 2.0  # times the best known F: what is drawn of a band at most
-SHADES = (
-    "#dbe9f6",
-    "#bad6eb",
-    "#89bedc",
-    "#539ecd",
-    "#2b7bba",
-    "#0b559f",
-)  # of ranks, the last for the least F
+SHADES = ("#dbe9f6", "#bad6eb", "#89bedc", "#539ecd", "#2b7bba", "#0b559f")  # of ranks, the last for the least F
 DARK_IS_GOOD = ((0.0, "#2171b5"), (0.35, "#6baed6"), (0.7, "#c6dbef"), (1.0, "#f7fbff"))
 DARK_IS_BAD = ((0.0, "#f7fbff"), (0.3, "#c6dbef"), (0.65, "#6baed6"), (1.0, "#2171b5"))
 
@@ -73,15 +51,14 @@ def _plane(shown: Trace, chosen: list[int]) -> Panel:
     ends = ends if ends[0] < ends[1] else (ends[0], ends[0] + 1.0)
     ticks = {float(tick): f"{float(f'{10.0**tick:.2g}'):,g}" for tick in np.linspace(*ends, 5)}
     scale = Scale(f"excess of {shown.label} over the best", *ends, DARK_IS_GOOD, ticks)
-    marks: list[Mark] = [Dots(x, y, shades, scale, _hover_texts(shown))]
+    marks = [Line("", scale.shades(shades), x, y, _hover_texts(shown), "o", joined=False, size=6.2)]
     for k, way in enumerate(shown.paths):
-        marks.append(
-            Line("incumbent", ORANGE, way[:, chosen[0]], way[:, chosen[1]], symbol="o", size=3.2, listed=k == 0)
-        )
+        x_way, y_way = way[:, chosen].T
+        marks.append(Line("incumbent", ORANGE, x_way, y_way, symbol="o", size=3.2, listed=k == 0))
     marks.append(_best(*shown.best[chosen]))
     ends_x, ends_y = _padded(x, log_x), _padded(y, log_y)
     first, second = (cut(shown.names[k]) for k in chosen)
-    return Panel("", first, second, marks, log_x, log_y, x_ends=ends_x, y_ends=ends_y, height=520)
+    return Panel("", first, second, marks, log_x, log_y, scale=scale, x_ends=ends_x, y_ends=ends_y, height=520)
 
 
 def _parallel(shown: Trace, chosen: list[int]) -> Panel:
@@ -128,11 +105,13 @@ def accuracy(shown: Trace) -> Panel:
 def work(shown: Trace) -> Panel:
     """The work of every evaluation, and of all so far."""
     total, numbers = np.cumsum(shown.work), shown.numbers
+    ends = (0.5 * float(np.nanmin(_positive(shown.work))), 1.6 * float(total[-1])) if total[-1] > 0.0 else None
+    base = np.full_like(total, ends[0] if ends else 0.0)
+    bars = np.stack([numbers - 0.425, base, numbers + 0.425, np.maximum(shown.work, base)], axis=1)
     marks: list[Mark] = [
-        Bars("this evaluation", SKY, numbers, _positive(shown.work), 0.85, _hover_texts(shown)),
+        Boxes("this evaluation", SKY, bars, _hover_texts(shown)),
         Line("all so far", BLUE, numbers, _positive(total), steps="mid"),
     ]
-    ends = (0.5 * float(np.nanmin(_positive(shown.work))), 1.6 * float(total[-1])) if total[-1] > 0.0 else None
     return Panel("", "evaluation", "work", marks, log_y=ends is not None, y_ends=ends)
 
 
@@ -172,9 +151,10 @@ def _band(found: Landscape) -> Panel:
     joined: list[tuple[float, float]] = []
     for start, end in worse:
         joined[-1:] = [(joined[-1][0], end)] if joined and joined[-1][1] == start else [*joined[-1:], (start, end)]
+    low, high = np.minimum(low, top), np.minimum(high, top)
     marks: list[Mark] = [
-        Band(BLUE, x, np.minimum(low, top), np.minimum(high, top)),
-        Line("F is proven to lie in the band", BLUE, x, np.minimum(low, top), texts, width=1.2),
+        Line("", BLUE, [*x, *x[::-1]], [*low, *high[::-1]], dash="filled", opacity=0.22),
+        Line("F is proven to lie in the band", BLUE, x, low, texts, width=1.2),
         Line("best known F", ORANGE, x[[0, -1]], [found.upper] * 2, width=1.2),
         Line("proven to be worse", PALE, [math.nan], [math.nan], width=5.0),
         _best(found.best[0], found.upper),
@@ -188,16 +168,16 @@ def _cells(found: Landscape) -> Panel:
     excess, is_open = found.excess, found.excess <= 0.0
     shades = np.log10(np.maximum(excess, 0.1))
     most = max(2.0, math.ceil(float(shades.max())))
-    coloured = np.where(is_open, math.nan, shades)
     ticks = {float(tick): f"{10.0**tick:g}" for tick in range(-1, int(most) + 1)}
     scale = Scale("proven to be worse\nby at least, %", -1.0, most, DARK_IS_BAD, ticks)
     name = f"not ruled out: at most {found.gap_in_percent} % better"
-    marks: list[Mark] = [Cells(found.cells[:, :4], coloured, excess, "worse by {} % at least", scale)]
+    texts = np.array([f"worse by {number:.3g} % at least" for number in excess])
+    marks: list[Mark] = [Boxes("", scale.shades(shades[~is_open]), found.cells[~is_open, :4], texts[~is_open].tolist())]
     if is_open.any():
-        cells = found.cells[is_open, :4], shades[is_open], excess[is_open]
-        marks.append(Cells(*cells, "not ruled out", name=name, colour=ORANGE))
-    (x, y), (first, second) = found.ends, found.names
-    return Panel("", first, second, [*marks, _best(*found.best)], True, True, x_ends=x, y_ends=y, height=520)
+        ends = found.cells[is_open, :4]
+        marks.append(Boxes(name, ORANGE, ends, ["not ruled out"] * len(ends), opacity=0.4))
+    (x, y), (first, second), best = found.ends, found.names, _best(*found.best)
+    return Panel("", first, second, [*marks, best], True, True, scale=scale, x_ends=x, y_ends=y, height=520)
 
 
 # --- a linear model, from the plain data of a search -----------------------------------------------------------------
@@ -213,8 +193,9 @@ def regularisation_path(found: dict[str, Any]) -> Panel:
         look = (LINES[k], True, 1.6) if named else (PALE, False, 0.8)
         marks.append(Line(name, look[0], x, line["values"], texts, listed=look[1], width=look[2]))
     marks = [*marks[len(LINES) :], *marks[: len(LINES)]]  # the grey ones below
+    marks.append(_upright("best", 1.0, [value for line in found["lines"] for value in line["values"]]))
     words = "multiple of the best penalties", "coefficient"
-    return Panel("", *words, marks, log_x=True, upright=(1.0, "best"), legend="outside", height=540)
+    return Panel("", *words, marks, log_x=True, legend="outside", height=540)
 
 
 def calibration(found: dict[str, Any]) -> Panel:
@@ -231,14 +212,14 @@ def calibration(found: dict[str, Any]) -> Panel:
         return Panel("", *words, marks, x_ends=unit, y_ends=unit, height=480)
     if found["kind"] == "margins":
         edges = np.array(found["edges"])
-        middles, widths = 0.5 * (edges[1:] + edges[:-1]), np.diff(edges)
         marks = []
         for k, (label, counts) in enumerate(zip(found["labels"], found["counts"], strict=True)):
             bins = zip(counts, pairwise(edges), strict=True)
             texts = [f"{count} rows from {a:.3g} to {b:.3g}" for count, (a, b) in bins]
-            marks.append(Bars(_class(label), LINES[k % len(LINES)], middles, counts, widths, texts, opacity=0.6))
-        words = "decision function, rows not seen in training", "rows"
-        return Panel("", *words, marks, upright=(0.0, "decision"))
+            ends = np.stack([edges[:-1], np.zeros(len(counts)), edges[1:], counts], axis=1)
+            marks.append(Boxes(_class(label), LINES[k % len(LINES)], ends, texts, opacity=0.6))
+        marks.append(_upright("decision", 0.0, [0.0, *(one for counts in found["counts"] for one in counts)]))
+        return Panel("", "decision function, rows not seen in training", "rows", marks)
     true, predicted = found["true"], found["predicted"]
     texts = [f"true {a:.4g}\npredicted {b:.4g}" for a, b in zip(true, predicted, strict=True)]
     look: Any = {"symbol": "o", "joined": False, "size": 3.2, "opacity": 0.5}
@@ -253,6 +234,11 @@ def _diagonal(low: float, high: float) -> Line:
     return Line("perfect", GREY, [low, high], [low, high], dash="dotted")
 
 
+def _upright(name: str, x: float, values: Sequence[float]) -> Line:
+    """A dotted line from top to bottom."""
+    return Line(name, INK, [x, x], [min(values, default=0.0), max(values, default=1.0)], dash="dotted", width=1.2)
+
+
 def _class(label: str) -> str:
     return f"class {cut(label)}"
 
@@ -261,15 +247,17 @@ def coefficients(found: dict[str, Any], most: int = MOST_BARS) -> Panel:
     """The largest coefficients of the final model as bars, the largest on top."""
     names, outputs = [cut(name) for name in found["names"][:most]], found["outputs"]
     places, thickness = np.arange(len(names))[::-1], 0.8 / len(outputs)
-    marks = []
+    marks: list[Mark] = []
     for k, (label, values) in enumerate(zip(outputs, found["values"], strict=True)):
         of = f"\n{label}" if label else ""
         texts = [f"{name}: {value:.5g}{of}" for name, value in zip(names, values, strict=False)]
-        y = places + 0.4 - (k + 0.5) * thickness
-        marks.append(Bars(cut(label), LINES[k % len(LINES)], y, values[:most], thickness, texts, flat=True))
+        high, at = places + 0.4 - k * thickness, np.array(values[:most])
+        bars = np.stack([np.zeros(len(at)), high - thickness, at, high], axis=1)
+        marks.append(Boxes(cut(label), LINES[k % len(LINES)], bars, texts))
     height = 120 + max(1, len(names)) * (19 if len(outputs) == 1 else 12 + 9 * len(outputs))
     ticks = dict(zip(places.astype(float).tolist(), names, strict=True))
     ends = (-0.6, len(names) - 0.4)
+    marks.append(_upright("", 0.0, ends))
     legend: Any = "inside" if len(outputs) > 1 else ""
     return Panel("", "coefficient", "", marks, y_ticks=ticks, y_ends=ends, legend=legend, height=height)
 
@@ -293,8 +281,3 @@ def _padded(values: Array, logarithmic: bool, share: float = 0.05) -> tuple[floa
     low, high = float(u.min()), float(u.max())
     pad = share * (high - low) or (0.5 if logarithmic else 0.05 * abs(high) or 0.5)
     return (10.0 ** (low - pad), 10.0 ** (high + pad)) if logarithmic else (low - pad, high + pad)
-
-
-def cut(text: str, most: int = 40) -> str:
-    """A name that leaves room for the figure."""
-    return text if len(text) <= most else text[: most - 1] + "…"

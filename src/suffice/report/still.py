@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from suffice.report.chart import GREY, INK, RULE, Band, Bars, Cells, Dots, Line, Mark, Panel, Scale
+from suffice.report.chart import GREY, RULE, Line, Mark, Panel, Scale
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,8 +24,6 @@ def draw_panel(panel: Panel, ax: Axes | None = None) -> Axes:
         axes.axvspan(low, high, color="#EEEEEE", linewidth=0, zorder=0)
     if panel.level is not None:
         axes.axhline(panel.level, color=GREY, linestyle=":", linewidth=1.1, zorder=1)
-    if panel.upright is not None:
-        axes.axvline(panel.upright[0], color=INK, linestyle=":", linewidth=1.2, label=_plain(panel.upright[1]))
     for mark in panel.marks:
         _mark(axes, mark)
     if panel.ticks:
@@ -35,11 +33,10 @@ def draw_panel(panel: Panel, ax: Axes | None = None) -> Axes:
         axes.set_yticks(list(panel.y_ticks), [_plain(text) for text in panel.y_ticks.values()])
     axes.set(xlabel=_plain(panel.x), ylabel=_plain(panel.y))
     axes.set(**{key: ends for key, ends in (("xlim", panel.x_ends), ("ylim", panel.y_ends)) if ends})
-    for axis, log, (low, high) in (
-        (axes.xaxis, panel.log_x, axes.get_xlim()),
-        (axes.yaxis, panel.log_y, axes.get_ylim()),
-    ):
-        if log and high < 10.0 * low:  # where every tick between powers of ten would have its number
+    if panel.scale is not None:
+        _colour_bar(axes, panel.scale)
+    for axis, log, ends in ((axes.xaxis, panel.log_x, axes.get_xlim()), (axes.yaxis, panel.log_y, axes.get_ylim())):
+        if log and ends[1] < 10.0 * ends[0]:  # where every tick between powers of ten would have its number
             axis.set_major_locator(MaxNLocator(4))
             axis.set_minor_locator(NullLocator())
             axis.set_major_formatter("{x:.3g}")
@@ -69,55 +66,37 @@ def _plain(text: str) -> str:
 
 
 def _mark(axes: Axes, mark: Mark) -> None:
-    match mark:
-        case Line():
-            look: dict[str, Any] = {
-                "color": mark.colour,
-                "linestyle": mark.dash if mark.joined else "none",
-                "linewidth": mark.width,
-                "marker": mark.symbol or None,
-                "markersize": mark.size,
-                "drawstyle": f"steps-{mark.steps}" if mark.steps else "default",
-                "alpha": mark.opacity,
-                "label": _plain(mark.name) if mark.listed else None,
-            }
-            if mark.symbol == "*":
-                look |= {"markeredgecolor": "white", "markeredgewidth": 0.8, "zorder": 5, "clip_on": False}
-            if mark.bars is None:
-                axes.plot(mark.x, mark.y, **look)
-            else:
-                ends = np.maximum([np.subtract(mark.y, mark.bars[0]), np.subtract(mark.bars[1], mark.y)], 0.0)
-                axes.errorbar(mark.x, mark.y, ends, elinewidth=0.6 * mark.width, capsize=2, **look)
-        case Band():
-            axes.fill_between(mark.x, mark.low, mark.high, color=mark.colour, alpha=0.25, linewidth=0.0)
-        case Bars():
-            bars: Any = axes.barh if mark.flat else axes.bar
-            look = {"color": mark.colour, "alpha": mark.opacity, "label": _plain(mark.name) or None, "linewidth": 0}
-            bars(mark.at, mark.lengths, mark.thickness, **look)
-        case Dots():
-            axes.scatter(
-                mark.x, mark.y, c=mark.values, s=26, edgecolors=GREY, linewidths=0.5, **_colours(axes, mark.scale)
-            )
-        case Cells():
-            _cells(axes, mark)
+    colour: Any = mark.colour
+    if not isinstance(mark, Line):
+        x0, y0, x1, y1 = np.asarray(mark.ends, dtype=np.float64).reshape(-1, 4).T
+        edge: Any = {} if isinstance(colour, str) else {"edgecolor": GREY}
+        edge |= {"linewidth": 0.3 if edge else 0.0, "label": _plain(mark.name) or None, "alpha": mark.opacity}
+        axes.bar(x0, y1 - y0, x1 - x0, y0, align="edge", color=colour, **edge)
+    elif mark.dash == "filled":
+        axes.fill(mark.x, mark.y, color=colour, alpha=mark.opacity, linewidth=0.0, label=_plain(mark.name) or None)
+    elif not isinstance(colour, str):
+        axes.scatter(mark.x, mark.y, c=colour, s=26, edgecolors=GREY, linewidths=0.5)
+    else:
+        look: dict[str, Any] = {
+            "color": colour,
+            "linestyle": mark.dash if mark.joined else "none",
+            "linewidth": mark.width,
+            "marker": mark.symbol or None,
+            "markersize": mark.size,
+            "drawstyle": f"steps-{mark.steps}" if mark.steps else "default",
+            "alpha": mark.opacity,
+            "label": _plain(mark.name) if mark.listed else None,
+        }
+        if mark.symbol == "*":
+            look |= {"markeredgecolor": "white", "markeredgewidth": 0.8, "zorder": 5, "clip_on": False}
+        if mark.bars is None:
+            axes.plot(mark.x, mark.y, **look)
+        else:
+            ends = np.maximum([np.subtract(mark.y, mark.bars[0]), np.subtract(mark.bars[1], mark.y)], 0.0)
+            axes.errorbar(mark.x, mark.y, ends, elinewidth=0.6 * mark.width, capsize=2, **look)
 
 
-def _cells(axes: Axes, mark: Cells) -> None:
-    from matplotlib.collections import PatchCollection
-    from matplotlib.patches import Rectangle
-
-    patches = [Rectangle((x0, y0), x1 - x0, y1 - y0) for x0, y0, x1, y1 in mark.ends]
-    if mark.scale is None:
-        axes.add_collection(PatchCollection(patches, facecolor=mark.colour, alpha=0.4, linewidth=0.0))
-        axes.plot([], [], "s", color=mark.colour, alpha=0.4, label=_plain(mark.name))
-        return
-    shades = PatchCollection(patches, edgecolor=GREY, linewidth=0.3, **_colours(axes, mark.scale))
-    shades.set_array(mark.values)
-    axes.add_collection(shades)
-
-
-def _colours(axes: Axes, scale: Scale) -> dict[str, Any]:
-    """What draws values in the colours of a scale, whose bar is put beside the axes."""
+def _colour_bar(axes: Axes, scale: Scale) -> None:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import LinearSegmentedColormap, Normalize
 
@@ -126,4 +105,3 @@ def _colours(axes: Axes, scale: Scale) -> dict[str, Any]:
     bar = axes.figure.colorbar(mapped, ax=axes, label=_plain(scale.label), pad=0.02)
     bar.outline.set_visible(False)
     bar.set_ticks(list(scale.ticks), labels=list(scale.ticks.values()))
-    return {"cmap": colours, "norm": Normalize(scale.low, scale.high)}

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from suffice.arrays import Array
-from suffice.report.chart import GREY, INK, PALE, Band, Bars, Cells, Dots, Line, Mark, Panel, Scale
+from suffice.report.chart import GREY, INK, PALE, Boxes, Mark, Panel, Scale, cut
 
 WIDE, NARROW = 1060, 350
 LETTER = 7.0  # the width of one, in pixels
@@ -100,23 +100,14 @@ def extent(panels: Sequence[Panel], which: str) -> tuple[float, float]:
         room = 0.5 if is_log or low == 0.0 else 0.5 * abs(low)
         return low - room, high + room
     pad = 0.0 if given else 0.04 * (high - low)
-    stand = any(isinstance(mark, Bars) and mark.flat == (which == "x") for panel in panels for mark in panel.marks)
-    return low if stand and low == 0.0 else low - pad, high + pad
+    stand = low == 0.0 and any(isinstance(mark, Boxes) for panel in panels for mark in panel.marks)
+    return low if stand else low - pad, high + pad
 
 
 def _along(mark: Mark, which: str) -> list[Any]:
-    match mark:
-        case Line() if which == "y" and mark.bars is not None:
-            return [mark.y, *mark.bars]
-        case Band() if which == "y":
-            return [mark.low, mark.high]
-        case Bars():
-            half, at = 0.5 * np.asarray(mark.thickness), np.asarray(mark.at)
-            return [mark.lengths, 0.0] if mark.flat == (which == "x") else [at - half, at + half]
-        case Cells():
-            return [np.asarray(mark.ends)[:, [0, 2] if which == "x" else [1, 3]]]
-        case _:
-            return [getattr(mark, which)]
+    if isinstance(mark, Boxes):
+        return [np.reshape(mark.ends, (-1, 4))[:, which == "y" :: 2]]
+    return [getattr(mark, which), *((which == "y" and mark.bars) or ())]
 
 
 # --- a panel -------------------------------------------------------------------------------------------------------
@@ -126,10 +117,10 @@ def draw(panel: Panel, width: int = WIDE, *, hover: bool = True) -> str:
     """One drawing of `panel`, so many pixels wide; `hover` says whether points have tooltips."""
     rows = legend([panel], width - 50) if panel.legend else []
     height = panel.height + 18 * max(0, len(rows) - 1)
-    scale = next((mark.scale for mark in panel.marks if isinstance(mark, Dots | Cells) and mark.scale), None)
+    scale = panel.scale
     top, bottom = 16.0 + 18 * len(rows) + 18 * bool(panel.title), height - (46.0 if panel.x else 28.0)
     y = Axis(*extent([panel], "y"), panel.log_y, bottom, top)
-    ticks = {value: _cut(text, min(40, width // 20)) for value, text in (panel.y_ticks or y.ticks()).items()}
+    ticks = {value: cut(text, min(40, width // 20)) for value, text in (panel.y_ticks or y.ticks()).items()}
     left = 14.0 + 20 * bool(panel.y) + LETTER * max(map(len, ticks.values()), default=1)
     aside = 14.0 if scale is None else 48.0 + LETTER * max(map(len, scale.ticks.values()))
     counts = all(
@@ -139,9 +130,6 @@ def draw(panel: Panel, width: int = WIDE, *, hover: bool = True) -> str:
     inside = "".join(_mark(mark, x, y, hover) for mark in panel.marks)
     if panel.level is not None:
         inside += f'<path class="level" d="M0 {_n(y(panel.level))}H{width}"/>'
-    if panel.upright is not None:
-        at, word = float(x(panel.upright[0])), panel.upright[1]
-        inside += f'<path class="level" d="M{_n(at)} 0V{height}"/>{_text(word, at + 5, top + 12)}'
     box = f"{_n(left)} {_n(top)} {_n(x.end - left)} {_n(bottom - top)}"
     parts = [
         _axes(panel, x, y, ticks),
@@ -166,14 +154,12 @@ def _axes(panel: Panel, x: Axis, y: Axis, y_ticks: Mapping[float, str]) -> str:
     for value, text in named.items():
         if x.start - 0.1 <= x(value) <= x.end + 0.1:
             lines += f"M{_n(x(value))} {_n(y.end)}V{_n(y.start + 4)}"
-            parts.append(_text(_cut(text, room), float(x(value)), y.start + 17, "middle"))
+            parts.append(_text(cut(text, room), float(x(value)), y.start + 17, "middle"))
     for value, text in y_ticks.items():
         if y.end - 0.1 <= y(value) <= y.start + 0.1:
             lines += f"M{_n(x.start - 4)} {_n(y(value))}H{_n(x.end)}"
             parts.append(_text(text, x.start - 7, float(y(value)) + 4, "end"))
     parts.append(f'<path class="grid" d="{lines}"/>')
-    if any(isinstance(mark, Bars) and mark.flat for mark in panel.marks) and x.low < 0.0 < x.high:
-        parts.append(f'<path class="level" d="M{_n(x(0.0))} {_n(y.start)}V{_n(y.end)}"/>')
     parts += [_text(panel.x, middle, y.start + 38, "middle"), _upwards(panel.y, 14.0, 0.5 * (y.start + y.end))]
     return "".join(parts)
 
@@ -182,7 +168,7 @@ def _colour_bar(scale: Scale, x: float, end: float, top: float, bottom: float) -
     along, step = Axis(scale.low, scale.high, False, bottom, top), (bottom - top) / SHADES
     parts = [
         f'<rect {_place(x, bottom - (k + 1) * step, 11, step + 0.6)} fill="{shade}"/>'
-        for k, shade in enumerate(_shades(scale, np.linspace(scale.low, scale.high, SHADES)))
+        for k, shade in enumerate(scale.shades(np.linspace(scale.low, scale.high, SHADES)))
     ]
     parts += [_text(text, x + 15, float(along(value)) + 4) for value, text in scale.ticks.items()]
     return "".join(parts) + _upwards(scale.label.replace("\n", " "), end, 0.5 * (top + bottom))
@@ -192,12 +178,13 @@ def legend(panels: Sequence[Panel], width: float) -> list[str]:
     """The names of marks, once each, with samples, in rows of this width."""
     samples: dict[str, str] = {}
     for mark in (mark for panel in panels for mark in panel.marks):
-        if isinstance(mark, Bars | Cells) and mark.name:
-            opacity = mark.opacity if isinstance(mark, Bars) else 0.4
-            square = f'<rect {_place(5, -10, 11, 11)} fill="{_paint(mark.colour)}" opacity="{opacity:g}"/>'
+        colour = _paint(mark.colour)
+        if not mark.name:
+            continue
+        if isinstance(mark, Boxes) or mark.dash == "filled":
+            square = f'<rect {_place(5, -10, 11, 11)} fill="{colour}" opacity="{mark.opacity:g}"/>'
             samples.setdefault(mark.name, square)
-        elif isinstance(mark, Line) and mark.name and mark.listed:
-            colour = _paint(mark.colour)
+        elif mark.listed:
             line = (
                 f'<path class="line" d="M0 -4H20" stroke="{colour}" stroke-width="{mark.width:g}"{DASHES[mark.dash]}/>'
             )
@@ -205,10 +192,10 @@ def legend(panels: Sequence[Panel], width: float) -> list[str]:
             samples.setdefault(mark.name, line * mark.joined + point * bool(mark.symbol))
     rows, at = [""], 0.0
     for name, sample in samples.items():
-        long = 40.0 + LETTER * len(_cut(name, 44))
+        long = 40.0 + LETTER * len(cut(name, 44))
         if at and at + long > width:
             rows, at = [*rows, ""], 0.0
-        rows[-1] += f'<g transform="translate({_n(at)} 0)">{sample}{_text(_cut(name, 44), 26, 0)}</g>'
+        rows[-1] += f'<g transform="translate({_n(at)} 0)">{sample}{_text(cut(name, 44), 26, 0)}</g>'
         at += long
     return rows if samples else []
 
@@ -217,52 +204,27 @@ def legend(panels: Sequence[Panel], width: float) -> list[str]:
 
 
 def _mark(mark: Mark, x: Axis, y: Axis, hover: bool) -> str:
-    match mark:
-        case Line():
-            return _line(mark, x, y, hover)
-        case Band():
-            known = np.isfinite(x(mark.x) + y(mark.low))
-            px, low, high = x(mark.x)[known], y(mark.low)[known], np.nan_to_num(y(mark.high)[known], nan=-2e4)
-            return f'<path d="{_way([*px, *px[::-1]], [*low, *high[::-1]])}" fill="{mark.colour}" fill-opacity="0.22"/>'
-        case Dots():
-            looks = [f'fill="{shade}" stroke="{GREY}" stroke-width="0.6"' for shade in _shades(mark.scale, mark.values)]
-            return _points(x(mark.x), y(mark.y), _shape("", 4.5), (mark.hover or ()) if hover else (), looks)
-        case Bars():
-            across, along = (y, x) if mark.flat else (x, y)
-            half, at = 0.5 * np.broadcast_to(mark.thickness, len(mark.at)), np.asarray(mark.at)
-            ends = np.stack([across(at - half), across(at + half), along(mark.lengths)])
-            base = along.start if along.log else float(along(0.0))
-            corners = [(base, a, tip, b) if mark.flat else (a, base, b, tip) for a, b, tip in ends.T.tolist()]
-            made = _boxes(corners, [""] * len(corners), (mark.hover or ()) if hover else ())
-            return f'<g fill="{_paint(mark.colour)}" opacity="{mark.opacity:g}">{made}</g>'
-        case Cells():
-            ends, known = np.asarray(mark.ends), np.isfinite(mark.values)
-            corners = np.stack([x(ends[:, 0]), y(ends[:, 1]), x(ends[:, 2]), y(ends[:, 3])], axis=1)[known].tolist()
-            colours = [mark.colour] * len(corners)
-            if mark.scale is not None:
-                colours = _shades(mark.scale, np.asarray(mark.values)[known])
-            looks = [f' fill="{colour}"' for colour in colours]
-            texts = [mark.words.format(f"{number:.3g}") for number in np.asarray(mark.numbers)[known]]
-            made = _boxes(corners, looks, texts if hover else ())
-            return f'<g class="cells" opacity="{0.4 if mark.scale is None else 1}">{made}</g>'
-
-
-def _line(line: Line, x: Axis, y: Axis, hover: bool) -> str:
-    px, py, colour = x(line.x), y(line.y), _paint(line.colour)
-    made, texts = "", (line.hover or ()) if hover else ()
-    if line.joined:
-        look = f'stroke="{colour}" stroke-width="{line.width:g}"{DASHES[line.dash]}'
-        made += f'<path class="line" d="{_way(px, py, line.steps)}" {look}/>'
-    if line.bars is not None:
-        low, high = (np.nan_to_num(y(end), nan=y.start) for end in line.bars)
+    texts, colour = (mark.hover or ()) if hover else (), _paint(mark.colour)
+    looks = [] if isinstance(mark.colour, str) else [f' fill="{shade}"' for shade in mark.colour]
+    if isinstance(mark, Boxes):
+        made = _boxes(mark, x, y, texts, looks)
+        return f'<g class="{"cells" if looks else "bars"}" fill="{colour}" opacity="{mark.opacity:g}">{made}</g>'
+    px, py, made = x(mark.x), y(mark.y), ""
+    if mark.dash == "filled":
+        return f'<path d="{_way(px, py)}" fill="{colour}" fill-opacity="{mark.opacity:g}"/>'
+    if mark.joined:
+        look = f'stroke="{colour}" stroke-width="{mark.width:g}"{DASHES[mark.dash]}'
+        made += f'<path class="line" d="{_way(px, py, mark.steps)}" {look}/>'
+    if mark.bars is not None:
+        low, high = (np.nan_to_num(y(end), nan=y.start) for end in mark.bars)
         ends = [f"M{_n(a)} {_n(b)}V{_n(c)}" for a, b, c in zip(px, low, high, strict=True) if math.isfinite(a)]
         made += f'<path class="line" d="{"".join(ends)}" stroke="{colour}" stroke-width="1.2"/>'
-    if line.symbol or texts:
-        shape = _shape(line.symbol, 0.72 * line.size if line.symbol else 5.0)
-        look = f'fill="{colour if line.symbol else "transparent"}"'
-        look += ' stroke="#fff"' if line.symbol == "*" else ""
-        made += f"<g {look}>{_points(px, py, shape, texts)}</g>"
-    return made if line.opacity == 1.0 else f'<g opacity="{line.opacity:g}">{made}</g>'
+    if mark.symbol or texts:
+        shape = _shape(mark.symbol, 0.72 * mark.size if mark.symbol else 5.0)
+        look = f'fill="{colour if mark.symbol else "transparent"}"'
+        look += ' stroke="#fff"' if mark.symbol == "*" else f' stroke="{GREY}" stroke-width="0.6"' if looks else ""
+        made += f"<g {look}>{_points(px, py, shape, texts, looks)}</g>"
+    return made if mark.opacity == 1.0 else f'<g opacity="{mark.opacity:g}">{made}</g>'
 
 
 def _points(px: Array, py: Array, shape: str, texts: Sequence[str], looks: Sequence[str] = ()) -> str:
@@ -272,7 +234,7 @@ def _points(px: Array, py: Array, shape: str, texts: Sequence[str], looks: Seque
     if not (texts or looks):
         return f'<path d="{"".join(ways.values())}"/>'
     return "".join(
-        f'<path d="{way}" {looks[k] if looks else ""}>{_title(texts[k]) if texts else ""}</path>'
+        f'<path d="{way}"{looks[k] if looks else ""}>{_title(texts[k]) if texts else ""}</path>'
         for k, way in ways.items()
     )
 
@@ -300,13 +262,13 @@ def _shape(symbol: str, size: float) -> str:
     return f"m{'l'.join(f'{_n(a)} {_n(b)}' for a, b in moves)}z"
 
 
-def _boxes(corners: Sequence[Sequence[float]], looks: Sequence[str], texts: Sequence[str]) -> str:
-    """Rectangles between two corners (x, y, x, y)."""
-    made = ""
-    for k, (a, b, c, d) in enumerate(corners):
+def _boxes(mark: Boxes, x: Axis, y: Axis, texts: Sequence[str], looks: Sequence[str]) -> str:
+    made, ends = "", np.reshape(mark.ends, (-1, 4))
+    corners = np.stack([x(ends[:, 0]), y(ends[:, 1]), x(ends[:, 2]), y(ends[:, 3])], axis=1)
+    for k, (a, b, c, d) in enumerate(corners.tolist()):
         if math.isfinite(a + b + c + d):
             place = _place(min(a, c), min(b, d), abs(c - a), abs(d - b))
-            made += f"<rect {place}{looks[k]}>{_title(texts[k]) if texts else ''}</rect>"
+            made += f"<rect {place}{looks[k] if looks else ''}>{_title(texts[k]) if texts else ''}</rect>"
     return made
 
 
@@ -325,20 +287,8 @@ def _title(text: str) -> str:
     return f"<title>{escape(text)}</title>"
 
 
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
-
-
-def _paint(colour: str) -> str:
-    return PAINTS.get(colour, colour)
-
-
-def _shades(scale: Scale, values: Any) -> list[str]:
-    """The colours of values, those of the ends beyond them."""
-    share = np.nan_to_num((np.asarray(values, dtype=np.float64) - scale.low) / (scale.high - scale.low))
-    places, known = [place for place, _ in scale.colours], [bytes.fromhex(colour[1:]) for _, colour in scale.colours]
-    channels = [np.interp(share, places, [colour[k] for colour in known]) for k in range(3)]
-    return [f"#{bytes(round(one) for one in rgb).hex()}" for rgb in zip(*channels, strict=True)]
+def _paint(colour: str | Sequence[str]) -> str:
+    return PAINTS.get(colour, colour) if isinstance(colour, str) else "none"
 
 
 def _place(x: float, y: float, width: float, height: float) -> str:

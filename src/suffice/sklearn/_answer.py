@@ -13,8 +13,7 @@ import numpy as np
 
 from suffice.report import figures, svg
 from suffice.report import html as shell
-from suffice.report.chart import BLUE, GREY, INK, ORANGE, Line, Mark, Panel
-from suffice.report.figures import cut
+from suffice.report.chart import BLUE, GREY, INK, ORANGE, Line, Mark, Panel, cut
 from suffice.sklearn.measures import MEASURES, as_text
 
 Data = dict[str, Any]
