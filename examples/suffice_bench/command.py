@@ -16,7 +16,7 @@ from rich.table import Table
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from suffice.report.formats import short_interval
+from suffice.report.formats import interval
 from suffice.sklearn.penalties import split_pipeline
 from suffice.tabular import TableError
 from suffice.tabular.run import load
@@ -40,7 +40,7 @@ def bench_grids(grid: int, as_json: bool) -> None:
     for row in rows:
         more, longer = f"{row['work ratio']:.1f} times", f"{row['time ratio']:.1f} times"
         table.add_row(
-            row["data"], f"{row['loss']:.6g}\nin {short_interval(*row['interval'])}", f"{row['grid loss']:.6g}",
+            row["data"], f"{row['loss']:.6g}\nin {interval(*row['interval'])}", f"{row['grid loss']:.6g}",
             f"{row['passes']:,}", f"{row['grid passes']:,}\n{more}",
             f"{row['seconds']:.1f}", f"{row['grid seconds']:.1f}\n{longer}",
         )  # fmt: skip

@@ -7,13 +7,15 @@ them. matplotlib (the extra `plot`) is imported when something is drawn.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from suffice.globally.certificate import Landscape
 from suffice.report import figures
+from suffice.report.chart import Panel
+from suffice.report.figures import Trace, trace
 from suffice.report.still import draw_panel
-from suffice.report.traces import Trace, trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,41 +34,24 @@ __all__ = [
 ]
 
 
-def draw_path(shown: Trace, ax: Axes | None = None, parameters: Sequence[str] | None = None) -> Axes:
-    """F over one parameter with proven error bars, the way through all evaluations for two, parallel axes for more."""
-    return draw_panel(figures.path(shown, parameters), ax)
+def _drawing(figure: Callable[..., Panel]) -> Callable[..., Axes]:
+    """What draws this figure: `ax` comes after what it shows."""
+
+    @wraps(figure)
+    def draw(shown: Any, ax: Axes | None = None, *more: Any, **named: Any) -> Axes:
+        return draw_panel(figure(shown, *more, **named), ax)
+
+    first, *others = inspect.signature(figure).parameters.values()
+    ax = inspect.Parameter("ax", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
+    draw.__signature__ = inspect.Signature([first, ax, *others])  # type: ignore[attr-defined]
+    return draw
 
 
-def draw_progress(shown: Trace, ax: Axes | None = None) -> Axes:
-    """F of every evaluation with its proven interval, and the least upper bound so far."""
-    return draw_panel(figures.progress(shown), ax)
-
-
-def draw_accuracy(shown: Trace, ax: Axes | None = None) -> Axes:
-    """The accuracy asked for and the one proven, per evaluation."""
-    return draw_panel(figures.accuracy(shown), ax)
-
-
-def draw_work(shown: Trace, ax: Axes | None = None) -> Axes:
-    """The work of every evaluation, and of all so far."""
-    return draw_panel(figures.work(shown), ax)
-
-
-def draw_landscape(found: Landscape, ax: Axes | None = None) -> Axes:
-    """What a global certificate proves of F over one or two parameters."""
-    return draw_panel(figures.landscape(found), ax)
-
-
-def draw_regularisation_path(data: dict[str, Any], ax: Axes | None = None) -> Axes:
-    """Coefficients against the multiple of the best penalties."""
-    return draw_panel(figures.regularisation_path(data), ax)
-
-
-def draw_calibration(data: dict[str, Any], ax: Axes | None = None) -> Axes:
-    """Reliability curves, margins per class, or predictions against the truth: whichever `data` holds."""
-    return draw_panel(figures.calibration(data), ax)
-
-
-def draw_coefficients(data: dict[str, Any], ax: Axes | None = None, most: int = 25) -> Axes:
-    """The largest coefficients of the final model as bars."""
-    return draw_panel(figures.coefficients(data, most), ax)
+draw_path = _drawing(figures.path)
+draw_progress = _drawing(figures.progress)
+draw_accuracy = _drawing(figures.accuracy)
+draw_work = _drawing(figures.work)
+draw_landscape = _drawing(figures.landscape)
+draw_regularisation_path = _drawing(figures.regularisation_path)
+draw_calibration = _drawing(figures.calibration)
+draw_coefficients = _drawing(figures.coefficients)

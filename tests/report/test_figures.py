@@ -9,8 +9,8 @@ import pytest
 from suffice.globally.certificate import Landscape
 from suffice.report import figures
 from suffice.report.chart import BLUE, Boxes, Line, Panel, Scale
+from suffice.report.figures import Trace
 from suffice.report.svg import NARROW, Axis, draw, extent, figure
-from suffice.report.traces import Trace
 
 HOSTILE = "</script><b>x</b> $\\frac %{x}"
 RNG = np.random.default_rng(0)

@@ -201,8 +201,8 @@ def test_a_report_shows_models_with_the_penalties_of_every_group(case):
         estimator = make_pipeline(StandardScaler(), estimator)
     found = search(estimator, space={"l1": (1e-3, 1.0), "l2_good": (1e-3, 1.0), "l2_bad": (1e-3, 1.0)}).fit(X, y)
     shown = collect(found, X, y, about={})
-    assert shown["names"] == ["l1", "l2_good", "l2_bad"]
-    best = shown["evaluations"][shown["evaluation"] - 1]["point"]
+    assert shown["search"]["names"] == ["l1", "l2_good", "l2_bad"]
+    best = shown["search"]["best"]
     assert best == [found.best_penalties_[name] for name in ("l1_good", "l2_good", "l2_bad")]
     path = shown["regularisation"]
     middle = path["multiples"].index(1.0)

@@ -76,15 +76,14 @@ def test_data_are_plain(ridge):
 
 def test_evaluations_are_those_of_the_search(ridge):
     search, _, _, data = ridge
-    made = search.cv_results_
-    assert len(data["evaluations"]) == len(made["work"])
-    for k, one in enumerate(data["evaluations"]):
-        assert one["point"] == [made["penalty_l2"][k]] and one["work"] == made["work"][k]
-        assert one["interval"] == [-made["test_score_high"][k], -made["test_score_low"][k]]
-        assert one["asked"] == (made["asked_error"][k] if np.isfinite(made["asked_error"][k]) else None)
-    best = data["evaluations"][data["evaluation"] - 1]
-    assert best["point"] == [search.best_penalties_["l2"]]
-    assert data["best"]["interval"] == list(search.score_interval_) == [-best["interval"][1], -best["interval"][0]]
+    made, shown = search.cv_results_, data["search"]
+    assert len(shown["work"]) == len(data["purposes"]) == len(made["work"])
+    assert shown["points"] == [[value] for value in made["penalty_l2"]] and shown["work"] == made["work"].tolist()
+    assert shown["low"] == (-made["test_score_high"]).tolist() and shown["high"] == (-made["test_score_low"]).tolist()
+    assert shown["asked"] == [value if np.isfinite(value) else None for value in made["asked_error"].tolist()]
+    assert shown["best"] == [search.best_penalties_["l2"]]
+    best = shown["points"].index(shown["best"])
+    assert data["best"]["interval"] == list(search.score_interval_) == [-shown["high"][best], -shown["low"][best]]
 
 
 def test_held_out_scores_and_predictions_are_those_of_scikit_learn(ridge):
@@ -316,7 +315,7 @@ def test_the_page_says_what_was_found(ridge):
     words = " ".join("".join(Parsed(page(data)).words).split())
     assert f"alpha = {search.best_params_['alpha']:.4g}" in words
     assert f"{search.best_score_:.5g}" in words
-    assert f"{len(data['evaluations'])}" in words and "Ridge" in words
+    assert f"{len(data['purposes'])} evaluations" in words and "Ridge" in words
 
 
 @pytest.mark.parametrize("nonsense", [None, [], 3, "text", {}, {"format": "suffice report 1"}, {"format": FORMAT}])
@@ -360,8 +359,9 @@ def browser(tmp_path):
 def three(data):
     """The same with a third parameter, which no estimator has yet."""
     data = copy.deepcopy(data)
-    data["names"] = [*data["names"], "l3"]
-    for k, point in enumerate([*(one["point"] for one in data["evaluations"]), *data["path"]]):
+    shown = data["search"]
+    shown["names"], shown["logarithmic"] = [*shown["names"], "l3"], [True] * 3
+    for k, point in enumerate([*shown["points"], *shown["paths"][0], shown["best"]]):
         point.append(1.0 + 0.1 * k)
     return data
 

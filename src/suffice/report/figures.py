@@ -1,18 +1,21 @@
-"""Every figure of a search and of its model, as data (`report.chart`)."""
+"""Every figure of a search and of its model, as data (`report.chart`); a `Trace` is what those of a run show."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from suffice.arrays import Array
 from suffice.globally.certificate import Landscape
 from suffice.report.chart import BLUE, GREY, INK, LINES, ORANGE, PALE, SKY, Boxes, Line, Mark, Panel, Scale, cut
-from suffice.report.traces import Trace
+
+if TYPE_CHECKING:
+    from suffice.result import Result
 
 MOST_BARS = 40
 HIGHEST = 2.0  # times the best known F: what is drawn of a band at most
@@ -21,6 +24,76 @@ DARK_IS_GOOD = ((0.0, "#2171b5"), (0.35, "#6baed6"), (0.7, "#c6dbef"), (1.0, "#f
 DARK_IS_BAD = ((0.0, "#f7fbff"), (0.3, "#c6dbef"), (0.65, "#6baed6"), (1.0, "#2171b5"))
 
 # --- a run ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The evaluations of a run, in the order in which they were made; parameters are in the user's units."""
+
+    names: tuple[str, ...]
+    logarithmic: tuple[bool, ...]
+    points: Array  # evaluations x parameters
+    cost: Array
+    low: Array
+    high: Array
+    asked: Array  # infinite where anything would have done
+    achieved: Array
+    work: Array
+    paths: tuple[Array, ...]  # incumbents, one path per start
+    best: Array
+    label: str = "F"
+    accuracy: str = "error of a residual"
+
+    @property
+    def numbers(self) -> Array:
+        return np.arange(1.0, len(self.cost) + 1.0)
+
+    @classmethod
+    def of(cls, plain: dict[str, Any]) -> Trace:
+        """One that was written down by `asdict`, with None for what is not finite."""
+        lists = ("points", "cost", "low", "high", "asked", "achieved", "work", "best")
+        made: dict[str, Any] = {name: np.array(plain[name], dtype=np.float64) for name in lists}
+        for name, absent in (("low", -math.inf), ("high", math.inf), ("asked", math.inf)):
+            made[name] = np.where(np.isnan(made[name]), absent, made[name])
+        return cls(**plain | made | {"paths": tuple(np.array(way, dtype=np.float64) for way in plain["paths"])})
+
+
+def trace(result: Result) -> Trace:
+    """What figures show of a result; a run from many starts shows the evaluations of all of them."""
+    runs = result.starts or (result,)
+    records = [record for run in runs for record in run.history if math.isfinite(record.cost)]
+    if not records:
+        raise ValueError(f"there is nothing to draw, no evaluation was made: {result.message}")
+    space = result.space
+
+    def params(thetas: Any) -> Array:
+        if space is None or not len(thetas[0]):  # of too many parameters records have none
+            return np.array(thetas, dtype=np.float64)
+        return np.array([list(space.params(np.array(theta)).values()) for theta in thetas])
+
+    names = tuple(f"theta[{k}]" for k in range(len(result.theta))) if space is None else tuple(space.names)
+    weights = result.policy == "weights"
+    achieved = [(record.distance if weights else record.error) or 0.0 for record in records]
+    return Trace(
+        names,
+        tuple(space is not None and space.logarithmic(name) for name in names),
+        params([record.theta for record in records]),
+        np.array([record.cost for record in records]),
+        np.array([record.interval[0] for record in records]),
+        np.array([record.interval[1] for record in records]),
+        np.array([record.within for record in records]),
+        np.array(achieved),
+        np.array([record.work for record in records], dtype=np.float64),
+        tuple(changes(params([record.incumbent for record in run.history])) for run in runs if run.history),
+        params([result.theta])[0],
+        accuracy="distance of the weights" if weights else "error of a residual",
+    )
+
+
+def changes(points: Array) -> Array:
+    """Consecutive points that differ."""
+    keep = [k for k in range(len(points)) if k == 0 or not np.array_equal(points[k], points[k - 1])]
+    return points[keep]
 
 
 def path(shown: Trace, parameters: str | Sequence[str] | None = None) -> Panel:
@@ -63,7 +136,9 @@ def _plane(shown: Trace, chosen: list[int]) -> Panel:
 
 def _parallel(shown: Trace, chosen: list[int]) -> Panel:
     """One line per evaluation on parallel axes of [0, 1], in shades by rank, the best one last."""
-    u = shown.coordinates(shown.points)[:, chosen]
+    u = np.array([np.log10(v) if log else v for v, log in zip(shown.points.T, shown.logarithmic, strict=True)])[
+        chosen
+    ].T
     low, span = u.min(axis=0), np.ptp(u, axis=0)
     u = np.where(span > 0.0, (u - low) / np.where(span > 0.0, span, 1.0), 0.5)
     order, places, texts = np.argsort(-shown.high, kind="stable"), np.arange(len(chosen)), _hover_texts(shown)

@@ -25,18 +25,8 @@ def show(value: Any, digits: int = 6) -> str:
     return ABSENT if value is None else str(value)
 
 
-def interval(low: float | None, high: float | None) -> str:
-    """Both ends, with digits enough to tell them apart, rounded outwards: what is shown is proven. None: no bound."""
-    digits = 6
-    if low is not None and high is not None:
-        while digits < 15 and high > low and f"{low:.{digits}g}" == f"{high:.{digits}g}":
-            digits += 1
-    down = "-∞" if low is None else _significant(low, digits, ROUND_FLOOR)
-    return f"[{down}, {'∞' if high is None else _significant(high, digits, ROUND_CEILING)}]"
-
-
-def short_interval(low: float, high: float) -> str:
-    """As many digits as tell the ends apart, seven at most, rounded outwards, so that what is shown is proven, too."""
+def interval(low: float, high: float) -> str:
+    """As many digits as tell the ends apart, seven at most, rounded outwards: what is shown is proven, too."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return f"[{_significant(low, 6, ROUND_FLOOR)}, {_significant(high, 6, ROUND_CEILING)}]"
     size = max(abs(low), abs(high), 1e-300)

@@ -8,35 +8,33 @@ from typing import Any
 
 import numpy as np
 
-from suffice.arrays import Array
 from suffice.globally.certificate import Landscape
 from suffice.report import figures
 from suffice.report import html as shell
 from suffice.report.chart import LINES
+from suffice.report.figures import Trace
 from suffice.report.formats import ABSENT, interval, show
 from suffice.report.svg import figure
-from suffice.report.traces import Trace
 from suffice.sklearn._answer import answer, lead, tiles
-from suffice.sklearn.scores import score_of
 
-FORMAT = "suffice report 2"
+FORMAT = "suffice report 3"
 
 Data = dict[str, Any]
 
 
 def made_page(data: Data) -> str:
     """The page of a report's data."""
-    shown = trace(data)
+    shown = Trace.of(data["search"])
     sections = [
         ("model", "The model", answer(data)),
         ("coefficients", "Columns", _coefficients(data["coefficients"])),
         ("calibration", _CALIBRATIONS[data["calibration"]["kind"]], _calibration(data["calibration"])),
-        ("summary", "Penalties and proof", _summary(data)),
+        ("summary", "Penalties and proof", _summary(data, shown)),
         ("regularisation", "Regularisation path", _regularisation(data["regularisation"])),
         ("search", "Search", _search(shown)),
         *([("global", "All other penalties", _global(data["global"]))] if data["global"] else []),
         ("accuracy", "Accuracy and work", _accuracy(data, shown)),
-        ("evaluations", "Evaluations", _evaluations(data)),
+        ("evaluations", "Evaluations", _evaluations(data, shown)),
         ("about", "About", _about(data)),
     ]
     tabs = "".join(
@@ -55,31 +53,6 @@ def made_page(data: Data) -> str:
 <footer>Made with suffice {escape(data["versions"]["suffice"])}. Nothing here comes from elsewhere.</footer>
 <script>{shell.static("search.js")}</script>"""
     return shell.page(title, body, f"<style>{shell.static('search.css')}</style>")
-
-
-def trace(data: Data) -> Trace:
-    """The course of a search as figures take it."""
-    made = data["evaluations"]
-
-    def column(key: str) -> Array:
-        return np.array([math.inf if one[key] is None else one[key] for one in made], dtype=np.float64)
-
-    ends = np.array([one["interval"] for one in made], dtype=np.float64)
-    low, high = (np.where(np.isnan(end), none, end) for end, none in zip(ends.T, (-math.inf, math.inf), strict=True))
-    return Trace(
-        tuple(data["names"]),
-        (True,) * len(data["names"]),
-        np.array([one["point"] for one in made]),
-        column("cost"),
-        low,
-        high,
-        column("asked"),
-        column("achieved"),
-        column("work"),
-        (np.array(data["path"]),) if data["path"] else (),
-        np.array(made[data["evaluation"] - 1]["point"]),
-        score_of(data["scoring"]).loss,
-    )
 
 
 def landscape(found: Data) -> Landscape:
@@ -113,13 +86,12 @@ def _caption(text: str) -> str:
 # --- sections ------------------------------------------------------------------------------------------------------
 
 
-def _summary(data: Data) -> str:
+def _summary(data: Data, shown: Trace) -> str:
     best, compared = data["best"], data["comparison"]
     steps = "".join(f"{escape(step)}, " for step in data["steps"])
     stands = ""
     if data["asked_scoring"] is not None:
         stands = f" in place of {escape(data['asked_scoring'])}, which is not smooth and is reported only"
-    work = sum(one["work"] for one in data["evaluations"])
     low, high = best["interval"]
     rows = []
     for row in compared["scores"]:
@@ -149,9 +121,9 @@ def _summary(data: Data) -> str:
     defaults = _params(compared["params"]) or "the parameters that it was given with"
     return (
         f"<p>The penalties of {steps}{escape(data['estimator'])} were tuned for {escape(data['scoring'])}{stands}, in "
-        f"{data['folds']:,}-fold cross-validation of {data['samples']:,} rows: {len(data['evaluations']):,} "
-        f"evaluations of {data['folds']:,} models each, {work:,.0f} lower-level steps in all. Every evaluation trained "
-        "its models only as precisely as the next decision needed, and proved that it did.</p>"
+        f"{data['folds']:,}-fold cross-validation of {data['samples']:,} rows: {len(shown.cost):,} "
+        f"evaluations of {data['folds']:,} models each, {shown.work.sum():,.0f} lower-level steps in all. Every "
+        "evaluation trained its models only as precisely as the next decision needed, and proved that it did.</p>"
         f"<p>The best parameters are <b>{_params(best['params'])}</b>, with a score of {_number(best['score'])}; as "
         f"penalties in units of the mean loss, {_penalties(best)}.{refit} "
         f"There, the mean {escape(data['scoring'])} of exactly trained models is proven to lie in "
@@ -232,7 +204,7 @@ def _regularisation(found: Data) -> str:
         f"penalties, {found['nonzero'][-1]:,} at {found['multiples'][-1]:g} times."
     )
     if found.get("left_out", 0):
-        text += f" {found['left_out']} further models would have taken longer than the search, and are left out."
+        text += f" {found['left_out']:,} further models would have taken longer than the search, and are left out."
     return _caption(text) + figure(figures.regularisation_path(found), "regularisation")
 
 
@@ -271,20 +243,20 @@ def _coefficients(found: Data) -> str:
     return f"{_caption(text)}{drawn}<details><summary>As a table</summary>{table}</details>"
 
 
-def _evaluations(data: Data) -> str:
-    head = ("No.", "Purpose", *map(escape, data["names"]), "Loss", "Proven interval", "Asked", "Proven", "Work")
+def _evaluations(data: Data, shown: Trace) -> str:
+    head = ("No.", "Purpose", *map(escape, shown.names), "Loss", "Proven interval", "Asked", "Proven", "Work")
     rows = [
         (
-            str(one["number"]),
-            escape(one["purpose"]),
-            *(_number(value, 5) for value in one["point"]),
-            _number(one["cost"], 7),
-            interval(*one["interval"]),
-            "any" if one["asked"] is None else _number(one["asked"], 3),
-            _number(one["achieved"], 3),
-            f"{one['work']:,.0f}",
+            str(k + 1),
+            escape(purpose),
+            *(_number(value, 5) for value in shown.points[k]),
+            _number(shown.cost[k], 7),
+            interval(shown.low[k], shown.high[k]),
+            "any" if math.isinf(shown.asked[k]) else _number(shown.asked[k], 3),
+            _number(shown.achieved[k], 3),
+            f"{shown.work[k]:,.0f}",
         )
-        for one in data["evaluations"]
+        for k, purpose in enumerate(data["purposes"])
     ]
     return shell.table(head, rows, numeric=(0, *range(2, len(head))))
 

@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from suffice.arrays import Array, norm
 from suffice.lazy import cached_property
+from suffice.report.figures import Trace, changes
 from suffice.rows.given import counted, here, indexed, numbered
 from suffice.sklearn._final_fit import between, fitted_weights, solved
 from suffice.sklearn._preparation import in_place
@@ -187,6 +188,20 @@ def for_linear_models(search: Any, what: str) -> None:
     final, _ = split_pipeline(search.estimator)
     if not find_adapter(final).by_penalties:
         raise TypeError(f"{what} is there for linear models, {type(final).__name__} has no coefficients and penalties")
+
+
+def course(search: Any) -> Trace:
+    """Every evaluation of a search, and its incumbents."""
+    check_is_fitted(search, "cv_results_")
+    made, names, score = search.cv_results_, searched(search), score_of(search.optimised_scoring_)
+    points = np.stack([made[f"penalty_{name}"] for name in names], axis=1)
+    known = [search.result_.space.params(np.array(record.incumbent)) for record in search.result_.history]
+    path = changes(np.array([[point[name] for name in names] for point in known]))
+    ends = score.offset - made["test_score_high"], score.offset - made["test_score_low"]
+    proof, work = (made["asked_error"], made["proved_error"]), made["work"].astype(float)
+    cost, best = score.offset - made["mean_test_score"], points[search.best_index_]
+    shown = tuple(names), (True,) * len(names), points, cost, *ends, *proof, work, (path,) if len(path) else (), best
+    return Trace(*shown, score.loss)
 
 
 def regularisation_path(task: FittedSearch, until: float = math.inf) -> Data:

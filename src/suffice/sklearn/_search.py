@@ -376,10 +376,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     def plot_path(self, ax: Any = None) -> Any:
         """The loss over the penalties at every evaluation, and the way of the search; see `suffice.plots`."""
-        from suffice.sklearn._page import trace
-        from suffice.sklearn.report import course
-
-        return plots.draw_path(trace(course(self)), ax)
+        return plots.draw_path(_report_data.course(self), ax)
 
     def plot_regularisation_path(self, X: Any, y: Any, *, sample_weight: Any = None, ax: Any = None) -> Any:
         """Coefficients of models of X and y at multiples of the best penalties."""

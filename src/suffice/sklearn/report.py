@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import sklearn
-from sklearn.utils.validation import check_is_fitted
 
 from suffice.sklearn import _report_data
 from suffice.sklearn._page import FORMAT, made_page
-from suffice.sklearn.scores import score_of
 
 __all__ = ["collect", "page"]
 
@@ -97,7 +96,9 @@ def collect(
             "message": search.result_.message,
             "refit": search.refit,
         },
-        **course(search),
+        "scoring": search.optimised_scoring_,
+        "search": asdict(_report_data.course(search)),
+        "purposes": search.cv_results_["purpose"],
         "measures": _report_data.measures(search, held, default, inverse, labels),
         "comparison": compared,
         "regularisation": path,
@@ -107,35 +108,6 @@ def collect(
     }
     plain: Data = _plain(found, "data", 8)
     return plain
-
-
-def course(search: Any) -> Data:
-    """Every evaluation of a search and its incumbents; `evaluation` is the number of the best one."""
-    check_is_fitted(search, "cv_results_")
-    made, names = search.cv_results_, _report_data.searched(search)
-    score = score_of(search.optimised_scoring_)
-    evaluations = [
-        {
-            "number": k + 1,
-            "purpose": str(made["purpose"][k]),
-            "point": [made[f"penalty_{name}"][k] for name in names],
-            "cost": score.offset - made["mean_test_score"][k],
-            "interval": [score.offset - made[f"test_score_{end}"][k] for end in ("high", "low")],
-            "asked": made["asked_error"][k],
-            "achieved": made["proved_error"][k],
-            "work": float(made["work"][k]),
-        }
-        for k in range(len(made["work"]))
-    ]
-    path = [search.result_.space.params(np.array(record.incumbent)) for record in search.result_.history]
-    path = [point for k, point in enumerate(path) if k == 0 or point != path[k - 1]]
-    return {
-        "scoring": search.optimised_scoring_,
-        "names": names,
-        "evaluations": evaluations,
-        "evaluation": search.best_index_ + 1,
-        "path": [[point[name] for name in names] for point in path],
-    }
 
 
 def _global_certificate(made: Any) -> Data | None:

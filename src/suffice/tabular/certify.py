@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from suffice.certifying import FitReport, certify
-from suffice.report.formats import bound, short_interval
+from suffice.report.formats import bound, interval
 from suffice.tabular.entries import Array, TableError, listed, quoted
 from suffice.tabular.model_file import blamed, load_file, model_file
 from suffice.tabular.reading import read
@@ -63,7 +63,7 @@ def lines(found: FitReport) -> list[str]:
         f"Distance     {least} to {most}, {bound(found.relative, up=True)} of the norm ({found.rule})",
         f"Intercept    within {bound(found.intercept_error, up=True)}",
         f"Predictions  within {bound(found.prediction_error, up=True)} on these rows",
-        f"Score        {found.score:.7g}, the exact model's {short_interval(*found.score_interval)} ({found.scoring})",
+        f"Score        {found.score:.7g}, the exact model's {interval(*found.score_interval)} ({found.scoring})",
     ]
 
 

@@ -6,7 +6,7 @@ import math
 import time
 from typing import Any
 
-from suffice.report.formats import duration, short_interval
+from suffice.report.formats import duration, interval
 from suffice.result import Record
 from suffice.sklearn.measures import shown
 from suffice.sklearn.scores import score_of
@@ -59,7 +59,7 @@ class ProgressLine:
             f"{self._record.number} evaluations",
             duration(elapsed) + ("" if math.isinf(left) else f", at most {duration(left)} left"),
             f"work {self._record.total_work:,.0f}",
-            f"{self._scoring} in {short_interval(low, high)}",
+            f"{self._scoring} in {interval(low, high)}",
         ]
         return " · ".join(parts)
 
@@ -92,7 +92,7 @@ def conclude(outcome: TunedTable) -> list[str]:
     """What has been found."""
     search, problem, found = outcome.search, outcome.problem, outcome.plain()
     given = ", ".join(f"{name} = {value!r}" for name, value in found["best_params"].items())  # exact, to be used
-    proven = f"proven for exactly trained models: {short_interval(*search.score_interval_)}"
+    proven = f"proven for exactly trained models: {interval(*search.score_interval_)}"
     instead = f"; {search.optimised_scoring_}, optimised in its place" if search.surrogate_ else ""
     lines = _held_out(found["measures"], "class frequencies" if problem.classes else "the mean")
     lines.append(f"Score    {found['score']:.6g} {found['scoring']}{instead}, {proven}")
