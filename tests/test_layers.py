@@ -82,7 +82,6 @@ LONGEST = {"module": 450, "function": 60, "class": 15}
 
 # What is longer because it is a table: a row of it is read alone.
 TABLES = {
-    "result.Record": "what a journal and a report show of an evaluation, one column each",
     "sklearn.report.collect": "the entries of a report's data",
 }
 

@@ -68,15 +68,15 @@ def test_records_say_what_was_asked_achieved_and_decided(result):
     verdicts = {record.verdict for record in result.history}
     assert "accepted" in verdicts
     for record in result.history:
-        judged = (record.predicted, record.verdict, record.origin, record.target)
-        assert all(part is None for part in judged) or all(part is not None for part in judged)
+        assert (record.verdict is None) == (record.step is None)
+        assert record.step is None or len(record.step.origin) == len(record.step.target) == len(record.theta)
         assert record.error == max(record.errors)
         assert record.within > 0.0
         assert record.interval[0] <= record.cost <= record.interval[1]
 
 
 def test_a_record_without_residuals_has_no_error():
-    record = Record(1, "step", (0.0,), 1.0, (), None, 0.0, (0.0, 0.0), 0.0, 0.0, 0.1, 0.1)
+    record = Record(1, "step", (0.0,), 1.0, (), None, 0.0, (0.0, 0.0), 0.0, 0.0, 0.1)
     assert record.error == 0.0
     assert math.isnan(record.incumbent_cost)
 

@@ -77,12 +77,23 @@ class Purpose(Enum):
 
 
 @dataclass(frozen=True)
+class Step:
+    """A step that was judged."""
+
+    predicted: float  #: the decrease that it promised
+    #: "accepted", "rejected" or "open"; with "not proven" where that went by F as computed
+    verdict: str
+    origin: tuple[float, ...]  #: where it started
+    target: tuple[float, ...]  #: where it led
+
+
+@dataclass(frozen=True)
 class Record:
     """One evaluation: what was asked, what was achieved, what was decided."""
 
     number: int  #: the number of the evaluation, from 1
     purpose: str  #: why it was made, see `Purpose`
-    #: where it was made; empty, like `origin`, `target` and `incumbent`, in a search over more than 1,000
+    #: where it was made; empty, like `incumbent` and the ends of `step`, in a search over more than 1,000
     #: parameters
     theta: tuple[float, ...]
     within: float  #: the accuracy asked for
@@ -93,13 +104,7 @@ class Record:
     work: float  #: the work of this evaluation
     total_work: float  #: the work of all evaluations so far
     delta: float  #: the trust radius when the evaluation was asked for
-    rho: float  #: the lower bound of the trust radius at that moment
-    predicted: float | None = None  #: the decrease that the step under judgement promised
-    #: "accepted", "rejected" or "open", where a step was judged; with "not proven" where that went by F as
-    #: computed
-    verdict: str | None = None
-    origin: tuple[float, ...] | None = None  #: where that step started
-    target: tuple[float, ...] | None = None  #: where it led
+    step: Step | None = None  #: the step under judgement, if there is one
     incumbent: tuple[float, ...] = ()  #: the incumbent afterwards
     incumbent_cost: float = float("nan")  #: F of the incumbent, as it was computed
     note: str = ""  #: what else there is to know, such as why there is no F at theta
@@ -108,6 +113,11 @@ class Record:
     def error(self) -> float:
         """The largest achieved error of a residual."""
         return max(self.errors, default=0.0)
+
+    @property
+    def verdict(self) -> str | None:
+        """That on the step under judgement."""
+        return None if self.step is None else self.step.verdict
 
 
 @dataclass(frozen=True)

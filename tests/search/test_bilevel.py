@@ -113,8 +113,8 @@ def assert_accepted_steps_truly_decrease(result, true_cost):
     for record in result.history:
         if record.verdict == "accepted":
             accepted += 1
-            proven = (ETA1 - 2 * DECISION_ERROR) * record.predicted
-            assert true_cost(record.origin) - true_cost(record.target) >= proven - 1e-9
+            proven = (ETA1 - 2 * DECISION_ERROR) * record.step.predicted
+            assert true_cost(record.step.origin) - true_cost(record.step.target) >= proven - 1e-9
     assert accepted > 0
 
 

@@ -129,7 +129,7 @@ def test_a_step_is_asked_for_no_more_accurately_than_its_predicted_decrease_need
     judged = [record for record in result.history if record.verdict == "accepted"]
     # eta1 - 2 eta1' of what was promised is proven of every accepted step
     for record in judged:
-        assert record.predicted > 0.0
+        assert record.step.predicted > 0.0
     costs = [record.incumbent_cost for record in judged]
     assert costs == sorted(costs, reverse=True)
 

@@ -115,7 +115,7 @@ def test_values_that_are_errors_for_the_most_part_are_no_plateau():
             return Evaluation(theta, [1.0, 1.0], [max(within, 0.5)] * 2)
 
     result = tune(Blurred(), [-0.5, 0.8], bounds=(-1, 1), options=Options(max_evaluations=200))
-    early = [record for record in result.history if record.purpose == "unseen direction" and record.rho > 1e-5]
+    early = [record for record in result.history if record.purpose == "unseen direction" and record.delta > 1e-5]
     assert not early and not result.success
 
 

@@ -102,7 +102,7 @@ def test_what_holds_throughout_every_run(oracle_seed, theta0, model, seed):
         if number > 1 and asking.points:
             before, after = asking.points[asking.k].u, known.points[known.k].u
             if record.verdict == "accepted":
-                assert tuple(world.scaling.to_theta(after).tolist()) == record.target
+                assert tuple(world.scaling.to_theta(after).tolist()) == record.step.target
             elif pending.purpose in REFINEMENTS or pending.purpose is Purpose.STEP:
                 assert (before == after).all()  # nothing but an accepted step moves the incumbent
         if pending.purpose is Purpose.GEOMETRY and known.k != asking.k:

@@ -400,13 +400,13 @@ def assert_all_accepted_steps_were_right(tuner, truth):
         assert record.interval[1] >= truth[record.theta] * (1 - 1e-14)
         if record.verdict == "accepted":
             accepted += 1
-            decrease = truth[record.origin] - truth[record.target]
-            proven = (ETA1 - 2 * DECISION_ERROR) * record.predicted
-            assert decrease >= proven - 1e-12 * truth[record.origin]
+            decrease = truth[record.step.origin] - truth[record.step.target]
+            proven = (ETA1 - 2 * DECISION_ERROR) * record.step.predicted
+            assert decrease >= proven - 1e-12 * truth[record.step.origin]
         if record.verdict == "rejected":
-            decrease = truth[record.origin] - truth[record.target]
-            excluded = (ETA1 + 2 * DECISION_ERROR) * record.predicted
-            assert decrease <= excluded + 1e-12 * truth[record.origin]
+            decrease = truth[record.step.origin] - truth[record.step.target]
+            excluded = (ETA1 + 2 * DECISION_ERROR) * record.step.predicted
+            assert decrease <= excluded + 1e-12 * truth[record.step.origin]
     assert accepted > 0
 
 
@@ -748,7 +748,7 @@ def test_verdicts_that_no_proof_decides_are_marked():
     assert verdicts & {"accepted, not proven", "rejected, not proven"}
     for record in result.history:
         if record.verdict == "accepted":
-            assert truth[record.target] < truth[record.origin]
+            assert truth[record.step.target] < truth[record.step.origin]
 
 
 @pytest.mark.parametrize("floor", [10.0, INF])

@@ -388,7 +388,7 @@ def test_the_line_tells_evaluations_time_work_and_the_best_interval():
     from rich.console import Console
 
     settings = Settings(data="a.csv", target="y", max_evaluations=50)
-    record = Record(1, "step", (0.0,), 1.0, (0.1,), None, 0.2, (0.1, 0.3), 5.0, 5.0, 0.1, 0.1)
+    record = Record(1, "step", (0.0,), 1.0, (0.1,), None, 0.2, (0.1, 0.3), 5.0, 5.0, 0.1)
     progress = live.ProgressLine(settings, "neg_brier_score")
     assert "preparing the folds" in progress.line()
     for number in range(1, 6):

@@ -48,7 +48,7 @@ from suffice.protocols import Closing
 from suffice.result import Record
 from suffice.signals import undisturbed
 
-FORMAT = "suffice journal 4"
+FORMAT = "suffice journal 5"
 FILE, LOCK = "journal.jsonl", "lock"
 SLACK = 1 << 22  # bytes of dead weight that are not worth writing a file anew
 

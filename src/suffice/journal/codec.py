@@ -21,7 +21,7 @@ import numpy as np
 from suffice.evaluation import Evaluation
 from suffice.imaging.newton_tv import VariationState
 from suffice.options import Options
-from suffice.result import Record
+from suffice.result import Record, Step
 from suffice.solvers.certificate import Certificate, left_out
 from suffice.solvers.fista import FistaState
 from suffice.solvers.newton import NewtonState
@@ -30,7 +30,7 @@ from suffice.solvers.solution import Outcome, Solution
 SolverState = FistaState | NewtonState | VariationState
 
 _CLASSES: dict[str, type] = {
-    cls.__name__: cls for cls in (*get_args(SolverState), Certificate, Solution, Options, Record, Evaluation)
+    cls.__name__: cls for cls in (*get_args(SolverState), Certificate, Solution, Options, Record, Step, Evaluation)
 }
 
 

@@ -211,7 +211,7 @@ def _suffices(state: Iterate, predicted: float, short: bool, setting: Setting) -
     options = setting.options
     if not 0.0 < options.enough >= predicted or state.rho > CLOSE * options.initial_radius:
         return False
-    promised = (record.predicted for record in reversed(setting.ledger.records) if record.predicted is not None)
+    promised = (record.step.predicted for record in reversed(setting.ledger.records) if record.step is not None)
     return short or next(promised, math.inf) <= options.enough
 
 

@@ -21,7 +21,7 @@ from suffice.arrays import Array, outside_stacklevel, vector
 from suffice.evaluation import Evaluation
 from suffice.journal.codec import decode, encode
 from suffice.options import Options
-from suffice.result import OracleError, Purpose, Record, Result, Status
+from suffice.result import OracleError, Purpose, Record, Result, Status, Step
 from suffice.search import many
 from suffice.search.judge import answered
 from suffice.search.state import Begin, Judged, Ledger, Sample, Scaling, Setting, Strategy
@@ -113,17 +113,9 @@ class Search:
             # Four copies of many parameters for every evaluation would take more memory than the search itself.
             return () if len(u) > MOST_RECORDED else tuple(to_theta(u).tolist())
 
-        verdict: dict[str, Any] = {}
+        step, note = None, "" if failure is None else f"{failure}: {CONSEQUENCES[pending.purpose]}"
         if judged is not None:
-            verdict = {
-                "predicted": judged.predicted,
-                "verdict": judged.verdict.value,
-                "origin": theta(judged.origin),
-                "target": theta(judged.target),
-                "note": judged.note,
-            }
-        if failure is not None:
-            verdict["note"] = f"{failure}: {CONSEQUENCES[pending.purpose]}"
+            step = Step(judged.predicted, judged.verdict.value, theta(judged.origin), theta(judged.target))
         return Record(
             number=len(self.ledger.records) + 1,
             purpose=pending.purpose.value,
@@ -136,10 +128,10 @@ class Search:
             work=float(evaluation.work),
             total_work=total_work,
             delta=self.strategy.delta,
-            rho=self.strategy.rho,
+            step=step,
             incumbent=theta(incumbent.u),
             incumbent_cost=incumbent.evaluation.cost,
-            **verdict,
+            note=note or ("" if judged is None else judged.note),
         )
 
 

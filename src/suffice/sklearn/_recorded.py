@@ -170,7 +170,6 @@ class RecordedProblem:
             work=float(made.work),
             total_work=self.work,
             delta=math.nan,  # there is no trust region
-            rho=math.nan,
             incumbent=tuple(best.point.tolist()),
             incumbent_cost=best.cost,
         )
