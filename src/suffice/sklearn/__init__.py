@@ -6,7 +6,7 @@ kernel of kernel machines, by cross-validation; `ElasticNetGLM` is an estimator 
     folds, _structure, splits, _target rows, weights of them and a model as a lower-level problem
     _rows                              rows that stay where they are: in blocks, on a cluster
     penalties, scores                  what is searched, in whose words, and which score is optimised
-    kernel_adapters, _kernel_fold      machines whose kernel is tuned along with their strength
+    kernel_adapters                    machines whose kernel is tuned along with their strength
     _search, _preparation              what is asked for, and what follows from it before a search
     _sketch, _sketch_folds, _starting_points   where to begin
     _penalty_search, _recorded, enough         the search, its notes and its end

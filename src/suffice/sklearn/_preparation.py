@@ -228,8 +228,7 @@ def prepared(search: Any, X: Any, y: Any, fit_params: dict[str, Any]) -> SearchP
     splits = list(splitter.split(counted(X), y, **routed.split))
     data = data.sharing(splits)
     folds = [data.split(train, test, f"split {k} of cv", k) for k, (train, test) in enumerate(splits)]
-    if isinstance(space, PenaltySpace):
-        space = space.of_data([fold.model for fold in folds])
+    space = space.of_data([fold.model for fold in folds])
     return SearchPreparation(data, splits, folds, space, scores, _options(search, len(space.names)), routed)
 
 

@@ -224,6 +224,7 @@ class PenaltySpace:
     space: Space
     groups: tuple[str, ...] = ()
     ours: frozenset[str] = frozenset()  # those that nothing is gained for beyond the ranges that data give
+    total: float | None = None  # N of the final fit, where the parameters are the estimator's own, and no penalties
 
     @classmethod
     def of(
@@ -290,6 +291,8 @@ class PenaltySpace:
     def penalties(self, evaluation: Evaluation) -> dict[str, float]:
         """All penalties by name."""
         params = self.space.params(evaluation.point)
+        if self.total is not None:
+            return params
         if not self.groups:
             return penalties(params, self.ratio)
         each = group_penalties(params, self.ratio, self.groups)
@@ -299,7 +302,8 @@ class PenaltySpace:
         """The parameters of a fit with weights that sum to `total`, in the estimator's words; the penalties themselves
         for groups, which it has no words for."""
         both = self.penalties(evaluation)
-        return both if self.groups else adapter.params(estimator, both["l1"], both["l2"], total, self.names)
+        own = self.groups or self.total is not None
+        return both if own else adapter.params(estimator, both["l1"], both["l2"], total, self.names)
 
 
 # Words
