@@ -107,117 +107,96 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    estimator : LogisticRegression, LinearSVC (squared hinge, two classes), ElasticNet, Lasso, Ridge (these three for
-        one or several targets), MultiTaskElasticNet, MultiTaskLasso, QuantileRegressor,
-        PoissonRegressor, GammaRegressor, TweedieRegressor, RidgeClassifier, SVC, SVR,
-        KernelRidge, our own ElasticNetGLM, estimators of skglm (see the guide), any
-        estimator made known by `register_adapter`, or a Pipeline that ends in one; steps before it are fitted inside
-        every fold. Or a TransformedTargetRegressor around one of these: scores are then proven for transformed targets.
+    estimator : LogisticRegression, LinearSVC (squared hinge, two classes), ElasticNet, Lasso, Ridge (one target or
+        several), MultiTaskElasticNet, MultiTaskLasso, QuantileRegressor, PoissonRegressor, GammaRegressor,
+        TweedieRegressor, RidgeClassifier, SVC, SVR, KernelRidge, ElasticNetGLM, estimators of skglm (see the guide),
+        any that `register_adapter` has made known; a Pipeline that ends in one, whose steps are fitted inside every
+        fold; or a TransformedTargetRegressor around one: scores are then proven for transformed targets.
     space : dict of names to ranges, default None
-        "l1" and/or "l2", penalties in units of the mean loss over samples. A penalty that is not named follows the
-        named one by the estimator's `l1_ratio`. Or scikit-learn's words: "C" or "alpha", alone or with "l1_ratio",
-        which stand for the ranges of l1 and l2 that hold them all. Of kernel machines "C" or "alpha", "gamma", and of
-        SVR "epsilon", in units of the final fit. Names may have the step of a pipeline in front ("clf__C"). A range is
-        (lower, upper), or a list, an array or a distribution that has one: of `np.logspace(-5, 1, 7)` the ends. None in
-        place of a range, or of all of them for those penalties that the estimator has: what the data give, l1 from 1e-8
-        of the one that makes all weights zero to that one, l2 from 1e-11 to 1e3 of the loss's largest curvature, beyond
-        which nothing changes that arithmetic can tell; the strength and gamma. A UserWarning tells of best penalties
-        that lie on an edge of a range that was given, with the direction in which better ones may lie, unless
-        the loss is level there.
+        "l1" and/or "l2", penalties in units of the mean loss over samples; one that is not named follows by the
+        estimator's `l1_ratio`. Or scikit-learn's words: "C" or "alpha", alone or with "l1_ratio", which stand for the
+        ranges of l1 and l2 that hold them all. Of kernel machines "C" or "alpha", "gamma", and of SVR "epsilon", in
+        units of the final fit. Names may have the step of a pipeline in front ("clf__C"). A range is (lower, upper), or
+        a list, an array or a distribution that has ends. None in place of a range, or of all: what the data give, l1
+        from 1e-8 of the one that makes all weights zero to that one, l2 from 1e-11 to 1e3 of the loss's largest
+        curvature. A UserWarning tells of best penalties on an edge of a range that was given, unless the loss is level.
     cv : as in scikit-learn.
     scoring : str, callable, list or dict, default None
         A smooth score: "neg_brier_score" or "neg_log_loss" (LogisticRegression), "neg_mean_squared_error" or "r2"
         (ElasticNet, Lasso, Ridge), "neg_mean_poisson_deviance" (PoissonRegressor) and deviances of
-        other families; None: the first of them, for LinearSVC minus the squared hinge. Any other scorer, by name or
-        callable, is reported only: the first smooth one is optimised in its place, with a warning. Of several, in a
-        list or by names in a dictionary, the
-        first or the one that `refit` names is tuned, and all are in `cv_results_` (mean_test_<name> and so on).
+        other families; None: the first of them, for LinearSVC minus the squared hinge. Any other scorer is reported
+        only: the first smooth one is optimised in its place, with a warning. Of several the first, or the one that
+        `refit` names, is tuned, and all are in `cv_results_` (mean_test_<name> and so on).
     refit : bool, "one_se", "sklearn" or the name of one of several scores (like True), default True
-        Whether to fit the estimator to all data with the best penalties. True: by our own solver, to six digits where
-        arithmetic allows (`coef_radius_` has what is proven), and the coefficients are put into a clone of the
-        estimator, so that the model that you get is the one that was scored. "one_se": the same with the largest
-        multiple of the penalties whose loss is within one standard error (over folds) of the best. "sklearn": by the
-        estimator's own `fit`, with a `ConvergenceWarning` if its coefficients are proven to lie farther from exact
-        ones than 1 % of their norm.
+        How to fit the best penalties to all data. True: by our own solver, to six digits where arithmetic allows
+        (`coef_radius_` has what is proven), inside a clone of the estimator: the model that you get is the one that was
+        scored. "one_se": the same with the largest multiple of the penalties whose loss is within one standard error
+        (over folds) of the best. "sklearn": by the estimator's own `fit`, with a `ConvergenceWarning` if its
+        coefficients are proven to lie farther from exact ones than 1 % of their norm. False: not at all.
     tolerance : "statistical" or float, default "statistical"
-        When to end. "statistical": when what is left to gain is small against what the data can tell. Let e be 1 % of
-        the standard error of the loss over folds, and no more than 0.02 % of the loss. The search ends when its model
-        promises no decrease of more than e near the best penalties, and in the end the loss is proven to lie in an
-        interval no wider than e, where arithmetic allows. What the model promises is no proof: `result_.message` says
-        which is which. A number: the search goes on to `options.final_radius`, and in the end the interval is no wider
-        than that number times the loss.
+        When to end. "statistical": let e be 1 % of the standard error of the loss over folds, and no more than 0.02 %
+        of the loss. The search ends when its model promises no decrease of more than e near the best penalties (no
+        proof: `result_.message` says what is), and the loss is proven to lie in an interval no wider than e, where
+        arithmetic allows. A number: down to `options.final_radius`, the interval no wider than it times the loss.
     initial : dict, default None
-        Where to begin, by name; None: at the best of a few points spread over the space and its edges.
+        Where to begin, by name; None: where a rough view of all the space, its edges included, is best.
     options : suffice.Options, default None
         Of the search. None: at most 60 evaluations (30 + 15 for every parameter, if there are more than two), down to
-        steps of a thousandth of the space. max_evaluations and max_work are for the search; first looks and the last,
-        accurate evaluation are not counted. max_seconds are for all of `fit`: the search ends when 70 % of them have
-        passed, the last evaluation when 85 % have, the final fit makes use of the rest. What is under way then is given
-        up (in the main thread; elsewhere it comes to its end). At least one evaluation is made.
+        steps of a thousandth of the space. max_evaluations and max_work do not count first looks and the last, accurate
+        evaluation. max_seconds are for all of `fit`: the search ends when 70 % of them have passed, the last evaluation
+        at 85 %, the final fit has the rest; what is under way then is given up (in the main thread).
     n_jobs : int, default None
         Processes that folds are spread over; None: 1.
     device : device of torch, such as "cuda" or "cuda:1", default None
-        Where the rows of folds live, in float64: products with X are made there. None: where X is, which may also be an
-        array of torch, CuPy or JAX on any device. Steps of a pipeline before the estimator are fitted in main memory.
-        For dense X, and for LogisticRegression (two classes, any solver but liblinear), ElasticNet, Lasso and Ridge;
-        where it does not apply, an array of another library in main memory is taken as NumPy's.
-        The final model is NumPy's; so are predictions, unless scikit-learn's `array_api_dispatch` is set.
+        Where rows of folds live, in float64; None: where X is, which may be an array of torch, CuPy or JAX. For dense X
+        and LogisticRegression (two classes, any solver but liblinear), ElasticNet, Lasso and Ridge; steps of a pipeline
+        are fitted in main memory. The final model is NumPy's; so are predictions, unless scikit-learn's
+        `array_api_dispatch` is set.
     random_state : int, RandomState or None
         None: the search takes its first steps along the axes; else along a random basis.
     verbose : int
         1: what is searched, and what was found; 2: a line for every evaluation; 3: with the loss of every fold.
     journal : folder, default None
         Every evaluation is on disk there before the next one begins. Another fit with the same journal, data and
-        settings takes up what was interrupted at any moment, and ends at the same bits; the budgets of `options` may
-        differ (max_seconds counts the present fit only). Other data or settings are refused with what has changed.
+        settings takes up what was interrupted at any moment, and ends at the same bits; budgets of `options` may
+        differ. Other data or settings are refused with what has changed.
     callback : callable, default None
-        Given the `suffice.result.Record` of every evaluation that is made, first looks and all. StopIteration raised
-        in it ends the search, and so does Ctrl-C: `fit` goes on with the best penalties so far, and `result_.status`
-        says why. With a journal, in which nothing is lost, Ctrl-C is obeyed at once: KeyboardInterrupt is raised if the
-        final model takes longer than a second.
+        Given the `suffice.result.Record` of every evaluation that is made. StopIteration raised in it ends the search,
+        and so does Ctrl-C: `fit` goes on with the best penalties so far, and `result_.status` says why. With a journal
+        KeyboardInterrupt is raised if the final model takes longer than a second.
     groups_of_features : dict of names to columns, default None
         Groups with penalties of their own: column names, numbers, slices, masks, or functions that make a mask of the
         list of all names; columns in no group form the group "others". `space` then takes "l1_<group>" and
-        "l2_<group>" as well; "l1" and "l2" are common to all groups that have none of their own, and one that is not
-        named follows from the group's other one by `l1_ratio`. None there:
-        one parameter for every group, both penalties tied by `l1_ratio`. Columns are those of X if the steps of a
+        "l2_<group>"; "l1" and "l2" are common to all groups that have none of their own, and one that is not named
+        follows by `l1_ratio`. None there: one parameter for every group. Columns are those of X if the steps of a
         pipeline keep them one to one, else those that the last step puts out. Many parameters fit the folds more
         closely than few: without groups that truly differ, or with few rows, two penalties may do better on new data.
-
     certify_global : float, default None
-        Prove, after the search, that no penalties in the space are better by more than this share of the loss:
-        `global_gap_` is what was proven, `global_certificate_` how. It takes 2000 evaluations at most, and no more than
-        80 % of max_seconds; what is proven by then holds. For Ridge, Lasso, ElasticNet, LogisticRegression (two
-        classes) and PoissonRegressor without `groups_of_features`; others are refused. Penalties that turn out to be
-        better on the way become the best ones.
+        Prove, after the search, that no penalties in the space are better by more than this share of the loss, by 2000
+        evaluations and 80 % of max_seconds at most. For Ridge, Lasso, ElasticNet, LogisticRegression (two classes)
+        and PoissonRegressor without `groups_of_features`. Better penalties that are found become the best ones.
 
     Attributes
     ----------
-    global_gap_ : float, with `certify_global`: no penalties in the space have a loss that is lower than at the best by
-        more than this share; `global_certificate_` : suffice.GlobalCertificate, with `plot()`.
     best_params_ : dict, in the estimator's words (C, l1_ratio, alpha), for all data; with `groups_of_features`, which
-        the estimator has no words for, the same as best_penalties_.
-    best_penalties_ : dict of "l1" and "l2" (of "l1_<group>" and "l2_<group>") in our units.
+        it has no words for, the same as `best_penalties_` : dict of "l1" and "l2" (of every group) in our units.
     best_score_ : float, mean test score as `scoring` has it, of the folds' models at the best penalties.
     score_interval_ : (low, high), in which the mean test score of exactly trained models is proven to lie there, for
-        `optimised_scoring_`.
-    l2_floor_ : float, the l2 that stands in for none with a pure l1 penalty where that may not be verified (more than
-        two classes) or was not (columns of which some add up to others: the one that proves the loss
-        and changes it least); the largest over folds, 0 otherwise.
-    optimised_scoring_ : str; `surrogate_` : bool, whether it stands in for another one.
+        `optimised_scoring_` : str; `surrogate_` : bool, whether it stands in for another one.
     cv_results_ : dict of arrays, one row per evaluation: the penalties, the score of every fold and their mean, what
         accuracy was asked for and proved, the work it took, and its purpose: "first look", "search", "final",
         "one standard error" or "global" (where `certify_global` has found something better).
     coef_radius_ : float, a proven bound on the distance ||coef_ - exact||_2 of the coefficients of `best_estimator_`
-        from the exact minimiser's at the best penalties (with `l2_floor_` in place of no l2); infinite where nothing
-        can be proven. Of kernel machines it is ||f - exact||, in the norm of the kernel's space. Not there with
-        refit=False.
+        from the exact minimiser's at the best penalties (of kernel machines ||f - exact||, in the norm of the kernel's
+        space); infinite where nothing can be proven.
+    l2_floor_ : float, the l2 that stands in for none with a pure l1 penalty where that may not be verified (more than
+        two classes) or was not (columns of which some add up to others); the largest over folds, 0 otherwise.
     held_out_ : `suffice.sklearn.measures.Predicted`, what the folds' models at the best penalties say of the rows that
-        they have not seen, fold after fold; `held_out_.measured()` has accuracy, AUC and log loss, or R^2, RMSE and MAE
-        in the target's own units, and `held_out_.confusion()` the confusion matrix.
-    baseline_ : the same of models that know the target only: the most frequent class, or the mean.
-    scorers_ : dict of all scorers by name; `scorer_` is the one of `best_score_` and `score`, whose name is
-        `asked_scoring_`.
+        they have not seen, fold after fold, with `measured()` and `confusion()`; `baseline_` the same of models that
+        know the target only: the most frequent class, or the mean.
+    global_gap_ : float, with `certify_global`: no penalties in the space have a loss that is lower by more than this
+        share; `global_certificate_` : suffice.GlobalCertificate, with `plot()`.
+    scorers_ : dict of all scorers by name; `scorer_` is the one of `best_score_` and `score`, named `asked_scoring_`.
     best_index_, best_estimator_, n_splits_, classes_, n_features_in_ : as in GridSearchCV.
     result_ : suffice.Result of the search; if there were several, of the best, and `result_.starts` has all.
     """
