@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 import suffice
 from suffice.sklearn import SufficeSearchCV, _starting_points
 from suffice.sklearn._sketch import TURNED
-from suffice.sklearn._starting_points import ALONE, BELOW, BEYOND, GAP, Lattice, levels_of
+from suffice.sklearn._starting_points import APART, Lattice, levels_of
 
 ONE = suffice.Options(max_evaluations=1)
 WIDE = {"l1": (1e-6, 1e2), "l2": (1e-6, 1e2)}
@@ -115,15 +115,17 @@ def test_first_looks_see_every_edge(case, seed):
         assert np.isclose(values, upper).any() or plainest
 
 
-@pytest.mark.parametrize("kind", ["l1", "l2"])
-def test_levels_go_from_edge_to_edge_and_leave_no_gap(kind):
+@pytest.mark.parametrize("most", [7, 11])
+def test_levels_go_from_edge_to_edge_in_even_steps(most):
     rng = np.random.default_rng(5)
     for _ in range(200):
         low, high = np.sort(rng.uniform(-12, 6, 2))
-        below = [BELOW[kind], ALONE[kind]][int(rng.integers(2))]
-        levels = levels_of(10.0 ** rng.uniform(-5, 5), low, high, below, BEYOND[kind])
-        assert levels[-1] == low and low <= levels[0] <= high
-        assert (np.diff(levels) < 0).all() and (-np.diff(levels) <= GAP + 1e-12).all()
+        levels = levels_of(high, low, most)
+        steps = -np.diff(levels)
+        assert levels[-1] == low and levels[0] == high and len(levels) <= most
+        assert (steps > 0).all() and np.ptp(steps) < 1e-9
+        assert steps[0] <= APART or len(levels) == most
+    assert levels_of(1.0, 1.0, most) == [1.0]
 
 
 def test_looks_do_not_cost_more_than_a_hundred_steps_a_model():

@@ -1,106 +1,102 @@
 r"""F over the whole space at a glance: where a search begins, and no proof of anything.
 
-Solutions of every fold are had without certificates (`suffice.sklearn._sketch_folds`): exactly for squares, and for any
-other smooth psi where rows and columns are few; elsewhere psi is taken for the quadratic that it is near known weights.
-Whether F is near what that shows is seen where the sketch is least and F is looked at; if not, F is sketched anew, near
-the weights there.
-
 What is found here is where the certified search begins, which proves what it returns. But it shows valleys that a few
 certified looks would miss, for less than these cost. F is sketched along lines, in decades below the l1_max that makes
 all weights zero and the largest curvature L: the line of l2 alone, that of l1 alone, and lines of constant l1 / l2
 between them, each from large penalties to small ones until F has turned upwards for good: on hundreds of tables F never
 came down again to its least value from where it was TURNED times that and TURNED_SE of its standard errors above it
 (from 3.7 % and 0.35 of them at the most). Then around the lowest place of all, as long as that gets better.
+
+Solutions of every fold are had without certificates, by Newton's method where rows and columns are few (`CurvedFold`).
+For squares, Phi(w) = 1/2 sum_i a_i (x_i . w + b - y_i)^2 + (l2/2) ||w||^2 + l1 ||w||_1, a free b centres rows and
+targets, and all that matters is  G = X^T A X  and  c = X^T A y  (`QuadraticFold`). So they cost little:
+
+- without an l1, G = V diag(s) V^T gives  w = V (V^T c) / (s + l2)  for all l2 at once; where rows are fewer than
+  columns, the same by the matrix of their products, X A X^T;
+- with one, scikit-learn's coordinate descent on G takes a fraction of a millisecond. Collinear columns it leaves far
+  from optimal: there, and where columns are many and more than rows, the active set of Newton's models goes on.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-from joblib import cpu_count
+from sklearn.linear_model import enet_path
 
-from suffice.arrays import Array, host
+from suffice.arrays import EPS, Array, host, norm
+from suffice.lazy import cached_property
 from suffice.models.margin_losses import Bending, Squared
+from suffice.penalties.prox import Indices, l1_least_subgradient
 from suffice.protocols import conforms
 from suffice.prove.held_out import HeldOut
-from suffice.rows.gram import fits_array
-from suffice.rows.sums import one_thread
-from suffice.sklearn._sketch_folds import CurvedFold, FoldSketch, QuadraticFold, wide
+from suffice.rows.given import here, taken
+from suffice.rows.gram import fits_array, gram
 from suffice.sklearn.enough import error_of_mean
 from suffice.sklearn.folds import FLOOR, LinearFold
 from suffice.sklearn.penalties import PenaltySpace, penalties
+from suffice.solvers.minimise import from_face_to_face
+from suffice.solvers.quadratic import Quadratic, with_ridge
+from suffice.solvers.unproven import LIKELY, MarginProblem, quadratic
 from suffice.space import Space
 
 MOST = 2000  # rows and columns of G
-SMALL = 100_000  # numbers of X: then any psi is sketched exactly
-# Decades: steps along the line of l2 alone and along the others, and how much smaller l2 / L is there than l1 / l1_max
-RIDGE_STEP, STEP, SLOPES = 0.1, 0.25, (-1.0, 0.5, 2.0, 3.5, 5.0)
-COARSE = 2.0  # times these steps, with two penalties
+SMALL = 100_000  # numbers of X: then any psi is sketched
+STEP, SLOPES = (
+    0.25,
+    (-1.0, 0.5, 2.0, 3.5, 5.0),
+)  # decades along lines; how much smaller l2 / L is there than l1 / l1_max
 AT_ONCE = 6  # places along a line
-LONGEST = 6.0  # decades of a line, where F is sketched near weights
 TURNED, TURNED_SE = 1.25, 1.5  # F has turned upwards; see above
 ALMOST_NONE = 1e-6  # of l1_max: the least l1 of the space is none beside an l2, where it is no more
-AROUND, CLOSEST = {"l1": 0.12, "l2": 0.4}, 0.5  # decades, and the last share of them
-WORTH = 1.1  # times the least F: places on lines that are looked at more closely
+AROUND, FARTHEST, CLOSEST = {"l1": 0.12, "l2": 0.4}, 2.0, 0.5  # decades, times the first and the last of these
 BETTER = 1.0 - 1e-4  # times F: what leads on from a place
+FEWEST, FEW = 32, 600  # columns: with fewer coordinate descent does not pay, of more it is left as it is
+DESCENT, SWEEPS, NEAR_ENOUGH = 1e-5, 100, 0.05  # of l1: how far from optimal coordinate descent may leave weights
+ROUNDS, EXACT, ROUGH = 10, 1e-4, 1e-2  # of working sets; of l1: how optimal is exact
+LARGE, DENSE = 100_000, 2.0  # numbers of rows; times as many weights as these: there an l1 takes long
+NEWTON, ENOUGH = 30, 3  # this power of it, of Phi: what one more step of Newton's method has to promise
 
 Theta = tuple[float, ...]
-Kind = Literal["exact", "near weights"]
 
 
 @dataclass(eq=False)
 class Sketch:
     """F over a space of one or two penalties, in decades."""
 
-    folds: Sequence[FoldSketch]
+    folds: Sequence[QuadraticFold | CurvedFold]
     space: Space
     ratio: float
     l1_max: float
     curvature: float
-    apart: float = 1.0  # how much farther apart places are along lines
-    longest: float = math.inf  # decades of a line
     seen: dict[Theta, Array] = field(default_factory=dict)  # the folds' parts of F
     weights: dict[Theta, list[Array]] = field(default_factory=dict)
-    low_on_lines: list[Theta] = field(default_factory=list)
     exact: set[Theta] = field(default_factory=set)  # places seen after the lines, which are rough
 
     @classmethod
-    def of(
-        cls, folds: Sequence[Any], losses: Sequence[Any], space: PenaltySpace, near: Sequence[Array] | None = None
-    ) -> Sketch:
-        """`near`: weights of every fold, for losses that are sketched near them."""
+    def of(cls, folds: Sequence[Any], losses: Sequence[Any], space: PenaltySpace) -> Sketch:
         models = [fold.model for fold in folds]
-        made: list[FoldSketch]
-        if near is None and not isinstance(models[0].psi, Squared):
-            made = [CurvedFold.of(*known) for known in zip(models, losses, strict=True)]
-        else:
-            weights = [None] * len(folds) if near is None else near
-            made = [QuadraticFold.of(*known) for known in zip(models, losses, weights, strict=True)]
+        kind = QuadraticFold if isinstance(models[0].psi, Squared) else CurvedFold
+        made = [kind.of(*known) for known in zip(models, losses, strict=True)]
         l1_max, L = max(model.l1_max for model in models), max(model.l2_floor / FLOOR for model in models)
-        apart, longest = COARSE if len(space.space) == 2 else 1.0, math.inf if near is None else LONGEST
-        sketch = cls(made, space.space, space.ratio, l1_max, L, apart, longest)
-        with np.errstate(over="ignore", under="ignore"):
+        sketch = cls(made, space.space, space.ratio, l1_max, L)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             for line in sketch._lines():
                 sketch._along(line)
-            valley = min(sketch.low_on_lines, key=sketch.height)
+            valley = min(sketch.seen, key=sketch.height)
             sketch._see([valley], valley)
             sketch._around(valley)
         return sketch
 
     def height(self, theta: Theta) -> float:
-        """F there."""
-        return float(self.seen[theta].sum())
-
-    def height_at(self, theta: Theta) -> float:
         """F anywhere in the space."""
         if theta not in self.seen:
             self._see([theta], None)
-        return self.height(theta)
+        return float(self.seen[theta].sum())
 
     @property
     def lowest(self) -> Theta:
@@ -111,11 +107,6 @@ class Sketch:
     def standard_error(self) -> float:
         """That of the least F over folds."""
         return error_of_mean(self.seen[self.lowest] * len(self.folds)) if len(self.folds) > 1 else math.inf
-
-    def _pairs(self, thetas: Sequence[Theta]) -> tuple[Array, Array]:
-        """l1 and l2 at these places."""
-        both = [penalties(self.space.params(np.array(theta)), self.ratio) for theta in thetas]
-        return np.array([one["l1"] for one in both]), np.array([one["l2"] for one in both])
 
     def _bounds(self, name: str) -> tuple[float, float]:
         lower, upper = self.space.bounds
@@ -128,69 +119,46 @@ class Sketch:
         t1, t2 = math.log10(self.l1_max), math.log10(self.curvature)
         (low1, high1), (low2, high2) = self._bounds("l1"), self._bounds("l2")
         if len(self.space) == 2:
-            lines = [[(low1, level) for level in self._levels(t2 + 2.0, low2, high2, self._step_of_ridge)]]
-            lines += [[(level, low2) for level in self._levels(t1, low1, high1, self.apart * STEP)]]
+            lines: list[list[Theta]] = [[(low1, level) for level in self._levels(t2 + 2.0, low2, high2)]]
+            lines += [[(level, low2) for level in self._levels(t1, low1, high1)]]
             for slope in reversed(SLOPES):
                 way = t2 - t1 - slope
                 ends = max(low1, low2 - way), min(high1, high2 - way)
-                lines += [[(level, level + way) for level in self._levels(t1, *ends, self.apart * STEP)]]
-        elif "l1" in self.space.names:
-            lines = [[(level, 0.0) for level in self._levels(t1, low1, high1, STEP)]]
-        elif self.ratio > 0.0:
-            way = math.log10((1.0 - self.ratio) / self.ratio)
-            lines = [[(0.0, level) for level in self._levels(t1 + way, low2, high2, STEP)]]
-        else:
-            lines = [[(0.0, level) for level in self._levels(t2 + 2.0, low2, high2, self._step_of_ridge)]]
-        names = self.space.names
-        return [[tuple(place[name == "l2"] for name in names) for place in line] for line in lines if line]
+                lines += [[(level, level + way) for level in self._levels(t1, *ends)]]
+            return [line for line in lines if line]
+        if "l1" in self.space.names:
+            return [[(level,) for level in self._levels(t1, low1, high1)]]
+        top = t1 + math.log10((1.0 - self.ratio) / self.ratio) if self.ratio > 0.0 else t2 + 2.0
+        return [[(level,) for level in self._levels(top, low2, high2)]]
 
-    def _levels(self, top: float, low: float, high: float, step: float) -> list[float]:
-        """From the top, or the upper end of the range where that is less, down to the lower end, or as far as lines go;
-        none in an empty range."""
+    def _levels(self, top: float, low: float, high: float) -> list[float]:
+        """From the top, or the upper end of the range where that is less, down to the lower end; none in an empty
+        range."""
         if low > high:
             return []
-        top = max(min(top, high), low)
-        low = max(low, top - self.longest)
-        return [*np.arange(top, low, -step).tolist(), low]
-
-    @property
-    def _step_of_ridge(self) -> float:
-        return RIDGE_STEP if isinstance(self.folds[0], QuadraticFold) else self.apart * STEP
+        return [*np.arange(max(min(top, high), low), low, -STEP).tolist(), low]
 
     def _along(self, line: Sequence[Theta]) -> None:
         """A line up to where F has turned upwards, AT_ONCE places at a time."""
-        heights: list[float] = []
+        least = math.inf
         for first in range(0, len(line), AT_ONCE):
             part = line[first : first + AT_ONCE]
             self._see(part, line[first - 1] if first else None, rough=True)
-            heights += [self.height(theta) for theta in part]
-            least = min(heights)
-            turned = heights[-1] > max(TURNED * least, least + TURNED_SE * self.standard_error)
-            if turned or math.isinf(heights[-1]):
+            least = min(least, *(self.height(theta) for theta in part))
+            last = self.height(part[-1])
+            if last > max(TURNED * least, least + TURNED_SE * self.standard_error) or math.isinf(last):
                 break
-        ends = [math.inf, *heights, math.inf]
-        for k, height in enumerate(heights):
-            if not (ends[k] >= height < ends[k + 2] or height == least) or height > WORTH * self.height(self.lowest):
-                continue
-            beside = [tuple(np.add(line[k], line[j]) / 2.0) for j in (k - 1, k + 1) if 0 <= j < len(heights)]
-            for theta in beside:
-                self._see([theta], line[k], rough=True)
-            self.low_on_lines.append(min([line[k], *beside], key=self.height))
 
     def _see(self, thetas: Sequence[Theta], near: Theta | None, rough: bool = False) -> None:
         """F at places on a line, from weights near the first."""
-        l1, l2 = self._pairs(thetas)
+        both = [penalties(self.space.params(np.array(theta)), self.ratio) for theta in thetas]
+        l1, l2 = (np.array([one[kind] for one in both]) for kind in ("l1", "l2"))
         least = 10.0 ** self._bounds("l1")[0] if len(self.space) == 2 else 0.0
-        ridge = bool((l1 <= least * (1.0 + 1e-9)).all()) and least <= ALMOST_NONE * self.l1_max
-
-        def solved(k: int) -> Array:
-            fold, known = self.folds[k], self.weights[near][k] if near in self.weights else None
-            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-                if ridge and isinstance(fold, QuadraticFold):
-                    return fold.ridge(l2)
-                return fold.path(np.zeros_like(l1) if ridge else l1, l2, known, rough)
-
-        parts = _each(solved, len(self.folds), elsewhere=self._elsewhere)
+        if (l1 <= least * (1.0 + 1e-9)).all() and least <= ALMOST_NONE * self.l1_max:
+            l1 = np.zeros_like(l1)
+        known = self.weights.get(near) if near is not None else None
+        starts = [None] * len(self.folds) if known is None else known
+        parts = [fold.path(l1, l2, start, rough) for fold, start in zip(self.folds, starts, strict=True)]
         count = min(W.shape[1] for W in parts)
         heights = np.full((len(self.folds), len(thetas)), np.inf)
         heights[:, :count] = [fold.losses(W[:, :count]) for fold, W in zip(self.folds, parts, strict=True)]
@@ -199,14 +167,9 @@ class Sketch:
         self.exact |= set() if rough and isinstance(self.folds[0], CurvedFold) else set(thetas)
         self.weights |= {theta: [W[:, i] for W in parts] for i, theta in enumerate(thetas[:count])}
 
-    @property
-    def _elsewhere(self) -> bool:
-        fold = self.folds[0]
-        return isinstance(fold, QuadraticFold) and not fold.held.design.rows.at_hand
-
     def _around(self, middle: Theta) -> None:
         """Crosses around a place and on to better ones, smaller where it is the best of its cross."""
-        m, share = len(self.space), self.apart
+        m, share = len(self.space), FARTHEST
         steps = [AROUND[name] for name in self.space.names]
         lower, upper = self.space.bounds
         while share >= CLOSEST:
@@ -222,36 +185,144 @@ class Sketch:
             share, middle = (share, best) if better else (0.5 * share, middle)
 
 
-def _each(function: Callable[[int], Array], count: int, elsewhere: bool) -> list[Array]:
-    """For every number of a fold; by threads where rows are on a device, which leaves this machine's to the folds."""
-    if not elsewhere:
-        return [function(k) for k in range(count)]
-    with one_thread(), ThreadPoolExecutor(min(count, cpu_count())) as pool:  # each of them has one
-        return list(pool.map(function, range(count)))
-
-
-def sketches(folds: Sequence[Any], losses: Sequence[Any], space: PenaltySpace) -> Kind | None:
-    """How F can be sketched; None for groups of columns, sparse rows, several margins, and where it would cost too
-    much."""
+def sketches(folds: Sequence[Any], losses: Sequence[Any], space: PenaltySpace) -> bool:
+    """Whether F can be sketched: not for groups of columns, sparse rows and several margins, nor where it would cost
+    too much."""
     models = [fold.model for fold in folds]
     if space.groups or any(scale != "log" for scale in space.space.scales.values()):
-        return None
-    kinds = {_kind(model, loss) for model, loss in zip(models, losses, strict=True)}
-    if len(kinds) > 1 or None in kinds or not max(model.l1_max for model in models) > 0.0:
-        return None
-    return kinds.pop()
+        return False
+    pairs = zip(models, losses, strict=True)
+    return max(model.l1_max for model in models) > 0.0 and all(_sketchable(*pair) for pair in pairs)
 
 
-def _kind(model: Any, loss: Any) -> Kind | None:
+def _sketchable(model: Any, loss: Any) -> bool:
     if not (isinstance(model, LinearFold) and model.plain and isinstance(loss, HeldOut)):
-        return None
+        return False
     X = model.design.X
     if not (fits_array(X) and fits_array(loss.design.X)) or min(X.shape) > MOST:
-        return None
+        return False
     if isinstance(model.psi, Squared):
-        return "exact"
-    if not conforms(model.psi, Bending) or model.kind == "column":
-        return None
-    if np.count_nonzero(host(model.design.weights)) * X.shape[1] <= SMALL and model.design.rows.at_hand:
-        return "exact"
-    return None if wide(model) else "near weights"
+        return True
+    few = np.count_nonzero(host(model.design.weights)) * X.shape[1] <= SMALL
+    return bool(few) and conforms(model.psi, Bending) and model.kind != "column" and model.design.rows.at_hand
+
+
+def _held_out(held: HeldOut, margins: Array) -> Array:
+    each = [held.score.residuals(m, held.y) for m in margins.T]
+    return held.share * np.array([float(host(held.design.weights) @ r**2) for r in each])
+
+
+@dataclass(frozen=True, eq=False)
+class QuadraticFold:
+    """Squares; margins of held-out rows are  X w + level - mean . w."""
+
+    rows: Array | None  # sqrt(a) x_i, centred, where they are fewer than columns
+    G: Array  # as in the module's text, or X A X^T
+    c: Array
+    y: Array  # sqrt(a) y_i, centred
+    mean: Array
+    level: float
+    held: HeldOut
+
+    @classmethod
+    def of(cls, fold: LinearFold, held: HeldOut) -> QuadraticFold:
+        design, a, y = fold.design, host(fold.design.weights), host(fold.y)
+        used, free = a > 0.0, fold.minimised_out
+        mean, level = (design.adjoint(a), float(a @ y)) if free else (np.zeros(design.shape[1]), 0.0)
+        root, y = np.sqrt(a[used]), np.sqrt(a) * (y - level)
+        if len(root) >= len(mean):
+            G = gram(design.X, scale=np.sqrt(a))[0] - np.outer(mean, mean)
+            return cls(None, G, design.adjoint(np.sqrt(a) * y), y, mean, level, held)
+        rows, y = (here(taken(design.X, used)) - mean) * root[:, None], y[used]
+        return cls(rows, rows @ rows.T, rows.T @ y, y, mean, level, held)
+
+    @cached_property
+    def spectrum(self) -> tuple[Array, Array]:
+        s, V = np.linalg.eigh(self.G)
+        return np.maximum(s, 0.0), V
+
+    def path(self, l1: Array, l2: Array, near: Array | None, rough: bool = False) -> Array:
+        """Weights along penalties, from large to small, a column for each; from weights near the first. Fewer columns
+        where many more weights than rows are not zero: there an l1 hardly matters, and takes long."""
+        if not l1.any():
+            s, V = self.spectrum
+            l2 = np.maximum(l2, EPS * s[-1])
+            W = V @ ((V.T @ (self.c if self.rows is None else self.y))[:, None] / (s[:, None] + l2))
+            return W if self.rows is None else np.asarray(self.rows.T @ W)
+        v = np.zeros(len(self.c)) if near is None else near
+        pays = self.rows is None and len(l1) > 1 and len(v) > FEWEST
+        descended = self._descended(l1, l2, near).T if pays else [v] * len(l1)
+        columns = []
+        for one, two, w in zip(l1.tolist(), l2.tolist(), descended, strict=True):
+            if self.rows is not None and self.rows.size > LARGE and np.count_nonzero(v) > DENSE * len(self.rows):
+                break
+            off = float(np.abs(l1_least_subgradient(one, w, -self._pull(w, two))).max()) / one if pays else math.inf
+            done = off <= EXACT or (pays and len(w) > FEW)
+            v = w if done else self._solved(w if off <= NEAR_ENOUGH else v, one, two)
+            columns.append(v)
+        return np.array(columns).reshape(-1, len(v)).T
+
+    def losses(self, W: Array) -> Array:
+        """The fold's part of F for every column of W."""
+        return _held_out(self.held, host(self.held.design.margins(W)) + (self.level - self.mean @ W))
+
+    def _descended(self, l1: Array, l2: Array, near: Array | None) -> Array:
+        # One row and one target: their number and size are all that is taken of them beside G and c.
+        row, size = np.zeros((1, len(self.c))), np.array([norm(self.y)])
+        alike = np.ptp(l2 / l1) <= 1e-9 * (l2 / l1).max()  # else l2 is the least one, the same along the line
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of coordinate descent that has not converged
+            _, W, _ = enet_path(
+                row, size, l1_ratio=float(l1[0] / (l1[0] + l2[0])) if alike else 1.0, alphas=l1 + l2 if alike else l1,
+                precompute=self.G, Xy=self.c, coef_init=None if near is None else near.copy(),  # it is written to
+                check_input=False, tol=DESCENT, max_iter=SWEEPS,
+            )  # fmt: skip
+        return np.asarray(W)
+
+    def _solved(self, v: Array, l1: float, l2: float) -> Array:
+        """Weights at penalties, from v: on a working set that grows until no other weight would leave zero."""
+        pull = self._pull(v, l2)
+        for _ in range(ROUNDS):
+            W = np.flatnonzero((v != 0.0) | (np.abs(pull) > LIKELY * l1))
+            v, there = v.copy(), v[W]
+            v[W] = from_face_to_face(there, self._on(W, l2), -pull[W], there, l1, EXACT * l1 * math.sqrt(len(W)))
+            pull = self._pull(v, l2)
+            if not (np.abs(pull[v == 0.0]) > (1.0 + EXACT) * l1).any():
+                break
+        return v
+
+    def _pull(self, v: Array, l2: float) -> Array:
+        pull: Array = self.c - (self.G @ v if self.rows is None else self.rows.T @ (self.rows @ v)) - l2 * v
+        return pull
+
+    def _on(self, W: Indices, l2: float) -> Quadratic:
+        if self.rows is not None:
+            return quadratic(self.rows[:, W], l2)
+        return with_ridge(self.G[np.ix_(W, W)], l2)
+
+
+@dataclass(frozen=True, eq=False)
+class CurvedFold:
+    """Any other psi, by Newton's method; b is had anew for all weights. A `rough` path is cheaper."""
+
+    rows: MarginProblem
+    held: HeldOut
+
+    @classmethod
+    def of(cls, fold: LinearFold, held: HeldOut) -> CurvedFold:
+        a = host(fold.design.weights)
+        used = a > 0.0
+        X, y = here(taken(fold.design.X, used)), host(fold.y)[used]
+        return cls(MarginProblem(X, a[used], y, fold.psi, fold.minimised_out), held)
+
+    def path(self, l1: Array, l2: Array, near: Array | None, rough: bool = False) -> Array:
+        v = np.zeros(self.rows.X.shape[1]) if near is None else near
+        optimal, columns = ROUGH if rough else EXACT, []
+        for one, two in zip(l1.tolist(), l2.tolist(), strict=True):
+            v, _, _ = self.rows.minimised(v, one, two, optimal=optimal, least=optimal**ENOUGH, steps=NEWTON)
+            columns.append(v)
+        return np.array(columns).reshape(-1, len(v)).T
+
+    def losses(self, W: Array) -> Array:
+        levels = np.array([self.rows.level(m) for m in (self.rows.X @ W).T])
+        return _held_out(self.held, host(self.held.design.margins(W)) + levels)
