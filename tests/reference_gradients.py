@@ -143,10 +143,11 @@ def held_out(X: Any, y: Any, phi: str, w: Numbers, share: float = 1.0) -> Any:
 def softmax(
     X: list[Numbers], Y: Any, a: Numbers, l2: Any, start: Any, intercept: bool = False, l1: Any = None
 ) -> list[Numbers]:
-    """W, K x d (or K x (d + 1), of which the last column is not penalised and that of the last class 0); l2 is one for
-    all classes or a list, and with an l1 the signs and zeros of W are those of `start`."""
+    """W, K x d (or K x (d + 1), of which the last column is not penalised and that of the last class 0); l1, l2 are one
+    for all classes or a list, and with an l1 the signs and zeros of W are those of `start`."""
     K, d = np.shape(start)
     l2 = l2 if isinstance(l2, list) else [l2] * K
+    l1 = l1 if isinstance(l1, list) or l1 is None else [l1] * K
     free = [(k, j) for k in range(K) for j in range(d) if not (intercept and j == d - 1 and k == K - 1)]
     free = [(k, j) for k, j in free if l1 is None or start[k][j] != 0 or (intercept and j == d - 1)]
 
@@ -158,7 +159,7 @@ def softmax(
         g = [r * one for r, one in zip(ridge, w, strict=True)]
         if l1 is not None:
             g = [
-                one if intercept and j == d - 1 else one + l1 * float(np.sign(start[k][j]))
+                one if intercept and j == d - 1 else one + l1[k] * float(np.sign(start[k][j]))
                 for one, (k, j) in zip(g, free, strict=True)
             ]
         H = [[r if i == n else arb(0) for n in range(len(free))] for i, r in enumerate(ridge)]

@@ -183,9 +183,7 @@ def test_data_travel_once_per_worker_and_tasks_are_small():
         options=replace(OPTIONS, derivatives="never"),
     )
     assert sum(with_data for _, with_data in executor.sent) == 1
-    assert (
-        len(executor.sent) == 3 * 8 + 3 + 1
-    )  # solves, gradients of the result, and the first, asked for again with data
+    assert len(executor.sent) == 3 * 8 + 1  # solves, and the first of them, asked for again with data
     assert max(size for size, _ in executor.sent) < 2_000  # 10 weights, their predecessors, and a frame
 
 

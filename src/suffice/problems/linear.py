@@ -23,7 +23,7 @@ a `dask.array`, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol
@@ -42,6 +42,7 @@ from suffice.penalties.prox import L1, WeightedL1
 from suffice.rows.design import Design
 from suffice.rows.sums import Chosen
 from suffice.solvers.problem import Composite
+from suffice.solvers.sensitivity import penalties_doubt
 
 PENALTIES = ("l1", "l2")
 
@@ -85,8 +86,15 @@ class ElasticNetProblem(LinearProblem):
 
     def cross(self, x: Array, **params: float) -> Any:
         """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`suffice.solvers.sensitivity`)."""
-        parts = {"l1": np.sign(x), "l2": x}
-        return np.column_stack([parts[name] for name in params])
+        return self._columns(np.sign(x), x, params)
+
+    def cross_doubt(self, x: Array, q: Array, of_x: Array, of_q: Array, **params: float) -> Array:
+        """How far K^T q may be off (`suffice.solvers.sensitivity`)."""
+        return penalties_doubt(lambda signs, sizes: self._columns(signs, sizes, params), x, q, of_x, of_q)
+
+    def _columns(self, signs: Array, sizes: Array, names: Iterable[str]) -> Any:
+        parts = {"l1": signs, "l2": sizes}
+        return np.column_stack([parts[name] for name in names])
 
 
 class GroupedPenalties(ElasticNetProblem):
@@ -117,16 +125,16 @@ class GroupedPenalties(ElasticNetProblem):
         checked = [positive(value, kind, zero=True) for value in values]  # type: ignore[arg-type]
         return checked[0] if len({*checked}) == 1 else np.array(checked)[self.group]
 
-    def cross(self, x: Array, **params: float) -> Any:
-        number = {name: k for k, name in enumerate(params)}
+    def _columns(self, signs: Array, sizes: Array, names: Iterable[str]) -> Any:
+        number = {name: k for k, name in enumerate(names)}
         parts = []
-        for kind, entries in zip(PENALTIES, (np.sign(x), x), strict=True):
+        for kind, entries in zip(PENALTIES, (signs, sizes), strict=True):
             own = [number.get(name, number.get(kind, -1)) for name in self.names(kind)]
             parts.append((entries, np.array(own)[self.group]))
         values, columns = (np.concatenate(both) for both in zip(*parts, strict=True))
-        rows = np.tile(np.arange(len(x)), 2)
+        rows = np.tile(np.arange(len(signs)), 2)
         tuned = columns >= 0
-        return sp.csr_array((values[tuned], (rows[tuned], columns[tuned])), shape=(len(x), len(number)))
+        return sp.csr_array((values[tuned], (rows[tuned], columns[tuned])), shape=(len(signs), len(number)))
 
 
 class ElasticNetModel(ElasticNetProblem):

@@ -1,8 +1,9 @@
-"""Proofs beyond strong convexity: verified minimisers, held-out losses.
+"""Proofs beyond strong convexity: verified minimisers, held-out losses, stationarity.
 
 - `verified`: the exact minimiser near w, exhibited on its signed support; `verified_rows` asks rows
   with one output, or several, what that takes
 - `factor`: the factor of a Hessian that is good for proofs
 - `held_out`: held-out losses, and how far the error of weights, or a verification, can move them; `scores`: their phi
 - `loss_at`: what any upper-level loss is at one w
+- `stationarity`: a proven bound on the gradient of the upper level
 """

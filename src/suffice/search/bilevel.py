@@ -26,6 +26,7 @@ from suffice.options import Policy
 from suffice.problems import LowerLevel
 from suffice.problems.linear import sharing_designs
 from suffice.protocols import Closing
+from suffice.prove.stationarity import stationarity
 from suffice.rows.margins import together, together_if_dear
 from suffice.search.derivatives import Penalty, differentiated
 from suffice.search.solves import On, Share, Task, is_proven, proven_error, settle_all
@@ -123,6 +124,13 @@ class BilevelProblem(Closing):
             return differentiated(evaluation, *known, self._each)
         except (ArithmeticError, np.linalg.LinAlgError):  # H is singular
             return evaluation
+
+    def stationarity(self, evaluation: Evaluation, bounds: tuple[Array, Array] | None = None) -> float | None:
+        """A proven bound on ||grad F|| at the evaluation's theta, with respect to theta, without what `bounds` (those
+        of the space, unless others are given) hold back; None where nothing is proven (`suffice.prove.stationarity`).
+        It takes a few Newton steps from the evaluation's solutions and one system for each."""
+        known = self.lower, self.losses, self.space, self.penalty, self.penalty_jacobian
+        return stationarity(evaluation, *known, self.space.bounds if bounds is None else bounds)
 
     def lower_bound(self, theta: Array) -> float:
         """A lower bound of F that costs nothing: J, since losses are not negative."""

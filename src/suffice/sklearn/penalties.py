@@ -22,7 +22,7 @@ pipeline before the estimator keeps columns one to one, as scalers do, and those
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -37,6 +37,7 @@ from suffice.sklearn._target import inside, transforms_target
 from suffice.sklearn.adapters import Adapter, Fold, by_liblinear
 from suffice.sklearn.folds import FLOOR, LinearFold
 from suffice.solvers.problem import Composite
+from suffice.solvers.sensitivity import penalties_doubt
 from suffice.space import Space
 
 PENALTIES = ("l1", "l2")
@@ -88,12 +89,19 @@ class Penalised:
     def cross(self, x: Array, **params: float) -> Array | None:
         """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`solvers.sensitivity`); None for a fold
         of somebody's own, which may penalise what it likes."""
-        if not (isinstance(self.fold, LinearFold) and self.fold.learner.differentiable):
-            return None
+        known = isinstance(self.fold, LinearFold) and self.fold.learner.differentiable
+        return self._columns(np.sign(x), x, params) if known else None
+
+    def cross_doubt(self, x: Array, q: Array, of_x: Array, of_q: Array, **params: float) -> Array:
+        """How far K^T q may be off (`solvers.sensitivity`)."""
+        return penalties_doubt(lambda signs, sizes: self._columns(signs, sizes, params), x, q, of_x, of_q)
+
+    def _columns(self, signs: Array, sizes: Array, params: Iterable[str]) -> Array:
+        assert isinstance(self.fold, LinearFold)
         columns = []
         for name in params:  # penalties are linear in the parameters
             l1, l2 = map(self.fold.of_weights, self._both({other: float(other == name) for other in params}))
-            columns.append(np.where(l1 == 0.0, 0.0, l1 * np.sign(x)) + l2 * x)
+            columns.append(np.where(l1 == 0.0, 0.0, l1 * signs) + l2 * sizes)
         return np.column_stack(columns)
 
 
