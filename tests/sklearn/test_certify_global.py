@@ -88,7 +88,7 @@ def test_the_report_shows_what_is_proven_of_all_other_penalties(space):
     estimator = Ridge() if len(space) == 1 else ElasticNet()
     search = SufficeSearchCV(estimator, space, cv=2, certify_global=0.2).fit(X, y)
     data = json.loads(json.dumps(report.collect(search, X, y, about={})))
-    assert landscape(data["global"]).gap == search.global_gap_
+    assert landscape(data["global"]["landscape"]).gap == search.global_gap_
     page = report.page(data)
     assert "All other penalties" in page and f"{search.global_certificate_.landscape.gap_in_percent} %" in page
     data["global"] = None

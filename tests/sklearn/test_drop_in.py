@@ -146,7 +146,7 @@ def test_several_scores_are_reported_and_one_is_tuned():
         assert results[f"mean_test_{name}"][search.best_index_] == pytest.approx(theirs.mean(), abs=1e-3)
         assert results[f"split0_test_{name}"].shape == results[f"rank_test_{name}"].shape == results["work"].shape
     assert search.score(X, LABELS) == pytest.approx(get_scorer("neg_log_loss")(search.best_estimator_, X, LABELS))
-    compared = [row["scoring"] for row in collect(search, X, LABELS, about={})["comparison"]["scores"]]
+    compared = collect(search, X, LABELS, about={})["measures"]["scores"]
     assert sorted(compared) == sorted(names)
 
 
@@ -236,4 +236,4 @@ def test_a_score_of_targets_as_they_are_is_reported():
     assert search.best_score_ == pytest.approx(theirs, rel=1e-2)
     assert search.score(X, POSITIVE) == pytest.approx(-np.mean((search.predict(X) - POSITIVE) ** 2))
     data = collect(search, X, POSITIVE, about={})
-    assert data["asked_scoring"] == "neg_mean_squared_error" and data["comparison"]["same_folds"]
+    assert data["asked_scoring"] == "neg_mean_squared_error" and data["measures"]["same_folds"]

@@ -210,8 +210,8 @@ def test_a_report_shows_models_with_the_penalties_of_every_group(case):
     final = found.best_estimator_[-1] if case == "pipeline" else found.best_estimator_
     apart = np.linalg.norm(coef - np.ravel(final.coef_))
     assert apart <= path["accuracy"] * np.linalg.norm(coef) + found.coef_radius_ + 1e-9
-    assert shown["comparison"]["same_folds"]
-    assert set(shown["comparison"]["params"]) == ({"C", "l1_ratio"} if case == "classes" else {"alpha", "l1_ratio"})
+    assert shown["measures"]["same_folds"]
+    assert set(shown["measures"]["defaults"]) == ({"C", "l1_ratio"} if case == "classes" else {"alpha", "l1_ratio"})
     assert "l2_good" in page(json.loads(json.dumps(shown)))
 
 

@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
 import suffice
-from suffice.sklearn import SufficeSearchCV
+from suffice.sklearn import ElasticNetGLM, SufficeSearchCV
 from suffice.sklearn._page import FORMAT
 from suffice.sklearn._report_data import ACCURACY, ROUGH, FittedSearch, _reliability
 from suffice.sklearn.report import collect, page
@@ -90,11 +90,11 @@ def test_held_out_scores_and_predictions_are_those_of_scikit_learn(ridge):
     search, X, y, data = ridge
     tuned = Ridge(alpha=60 * search.best_penalties_["l2"])  # folds train on 60 of 80 rows
     scoring = "neg_mean_squared_error"
-    (scores,) = data["comparison"]["scores"]
-    assert scores["scoring"] == scoring
+    assert [*data["measures"]["scores"]] == [scoring]
+    scores = data["measures"]["scores"][scoring]
     assert scores["tuned"] == pytest.approx(cross_val_score(tuned, X, y, cv=4, scoring=scoring), rel=1e-3)
     assert scores["default"] == pytest.approx(cross_val_score(Ridge(), X, y, cv=4, scoring=scoring), rel=1e-3)
-    assert data["comparison"]["params"] == {"alpha": 1.0} and data["comparison"]["same_folds"]
+    assert data["measures"]["defaults"] == {"alpha": 1.0} and data["measures"]["same_folds"]
     expected = cross_val_predict(tuned, X, y, cv=4)
     assert data["calibration"]["true"] == pytest.approx(y)
     assert data["calibration"]["predicted"] == pytest.approx(expected, abs=5 * ACCURACY * np.abs(expected).max())
@@ -188,7 +188,24 @@ def test_a_model_without_probabilities_shows_its_margins():
     search = SufficeSearchCV(LinearSVC(dual=False, tol=1e-10), {"l2": (1e-4, 1.0)}, cv=3, options=FEW).fit(X, y)
     data = collect(search, X, y, about={})
     assert data["calibration"]["kind"] == "margins" and np.sum(data["calibration"]["counts"]) == 120
-    assert data["comparison"]["scores"][0]["scoring"] == "neg_squared_hinge" and data["comparison"]["same_folds"]
+    assert [*data["measures"]["scores"]] == ["neg_squared_hinge"] and data["measures"]["same_folds"]
+
+
+def test_a_report_of_survival_tells_its_concordance_and_compares_no_times_with_risks():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 3))
+    y = rng.exponential(np.exp(-X[:, 0])) * np.where(rng.random(120) < 0.3, -1.0, 1.0)
+    search = SufficeSearchCV(ElasticNetGLM(family="cox"), {"l2": (1e-3, 1.0)}, cv=3, options=FEW).fit(X, y)
+    data = collect(search, X, y, about={})
+    tuned = data["measures"]["tuned"]["concordance"]
+    assert tuned == search.held_out_.measured()["concordance"] > 0.6
+    assert data["measures"]["folds"]["measure"] == "concordance" and len(data["measures"]["folds"]["tuned"]) == 3
+    made = page(data)
+    assert f"{tuned:.3f}" in made and "whose event comes first" in made and 'id="calibration"' not in made
+    assert "squared error" not in made and "too large" not in made
+    pytest.importorskip("matplotlib")
+    with pytest.raises(ValueError, match="risks"):
+        search.plot_calibration(X, y)
 
 
 def test_a_score_that_is_not_smooth_is_compared_as_well():
@@ -197,19 +214,20 @@ def test_a_score_that_is_not_smooth_is_compared_as_well():
     with pytest.warns(UserWarning, match="not a smooth score"):
         search.fit(X, y)
     data = collect(search, X, y, about={})
-    assert [row["scoring"] for row in data["comparison"]["scores"]] == ["neg_brier_score", "accuracy"]
+    scores = data["measures"]["scores"]
+    assert [*scores] == ["neg_brier_score", "accuracy"]
     assert data["asked_scoring"] == "accuracy"
-    assert np.mean(data["comparison"]["scores"][1]["tuned"]) == pytest.approx(search.best_score_)
+    assert np.mean(scores["accuracy"]["tuned"]) == pytest.approx(search.best_score_)
     default = clone(search.estimator).set_params(C=1.0, random_state=0)
-    assert data["comparison"]["scores"][1]["default"] == pytest.approx(cross_val_score(default, X, y, cv=3))
+    assert scores["accuracy"]["default"] == pytest.approx(cross_val_score(default, X, y, cv=3))
 
 
 def test_weights_count():
     X, y = regression()
     weight = np.linspace(0.1, 2.0, 80)
     search = SufficeSearchCV(Ridge(), {"l2": (1e-4, 1e2)}, cv=4, options=FEW).fit(X, y, sample_weight=weight)
-    assert collect(search, X, y, about={}, sample_weight=weight)["comparison"]["same_folds"]
-    assert not collect(search, X, y, about={})["comparison"]["same_folds"]
+    assert collect(search, X, y, about={}, sample_weight=weight)["measures"]["same_folds"]
+    assert not collect(search, X, y, about={})["measures"]["same_folds"]
 
 
 def test_folds_that_cannot_be_made_again_are_told():
@@ -218,7 +236,7 @@ def test_folds_that_cannot_be_made_again_are_told():
     task = FittedSearch(search, X, y)
     assert task.splits is task.splits  # tuned and default models see the same ones
     data = collect(search, X, y, about={})
-    assert not data["comparison"]["same_folds"]
+    assert not data["measures"]["same_folds"]
     assert "These folds are not those of the search" in page(data)
 
 
@@ -438,7 +456,9 @@ def test_the_first_screen_answers_in_the_targets_own_units(ridge):
     made = page(told).split("<body>")[1]
     first = made.split('role="tablist"')[0] + made.split('id="model"')[1].split("<section")[0]
     rmse = data["measures"]["tuned"]["rmse"]
-    assert rmse == pytest.approx(np.sqrt(-np.mean(data["comparison"]["scores"][0]["tuned"])), rel=0.05)
+    assert rmse == pytest.approx(
+        np.sqrt(-np.mean(data["measures"]["scores"]["neg_mean_squared_error"]["tuned"])), rel=0.05
+    )
     for part in (f"{rmse:.4g}", "in units of speed", "always guessing the mean", "scikit-learn", "per mile", "load()"):
         assert part in first
     for part in ("neg_mean_squared_error", "lower-level steps", "trust radius"):

@@ -367,7 +367,9 @@ def test_the_command_line_tunes_on_a_cluster(files, address, tmp_path):
     assert again.exit_code == 1 and "Report   " in again.stdout
     report = json.loads((tmp_path / "run" / "report.json").read_text())
     assert sum(report["calibration"]["curves"][0]["count"]) == ROWS  # every row was held out once
-    assert np.mean(report["comparison"]["scores"][0]["tuned"]) == pytest.approx(report["best"]["score"], rel=1e-2)
+    assert np.mean(report["measures"]["scores"]["neg_log_loss"]["tuned"]) == pytest.approx(
+        report["best"]["score"], rel=1e-2
+    )
     assert "mean neg_log_loss" in (tmp_path / "run" / "report.html").read_text()
     other = invoked(*known, "--seed", 1)
     assert other.exit_code == 2 and "holds another run" in other.stderr
@@ -411,7 +413,7 @@ def test_reports_of_numbers_and_counts(files, address, tmp_path, model):
     # The loss of the held-out rows is that of the pairs shown.
     pairs = np.array([report["calibration"]["true"], report["calibration"]["predicted"]])
     loss = mean_squared_error if model == "elastic-net" else mean_poisson_deviance
-    assert -np.mean(report["comparison"]["scores"][0]["tuned"]) == pytest.approx(loss(*pairs), rel=1e-6)
+    assert -np.mean(next(iter(report["measures"]["scores"].values()))["tuned"]) == pytest.approx(loss(*pairs), rel=1e-6)
 
 
 @pytest.mark.slow

@@ -295,6 +295,8 @@ def calibration(found: dict[str, Any]) -> Panel:
             marks.append(Boxes(_class(label), LINES[k % len(LINES)], ends, texts, opacity=0.6))
         marks.append(_upright("decision", 0.0, [0.0, *(one for counts in found["counts"] for one in counts)]))
         return Panel("", "decision function, rows not seen in training", "rows", marks)
+    if found["kind"] == "survival":
+        raise ValueError("the predictions of a model of survival are risks, and no figure compares them with times")
     true, predicted = found["true"], found["predicted"]
     texts = [f"true {a:.4g}\npredicted {b:.4g}" for a, b in zip(true, predicted, strict=True)]
     look: Any = {"symbol": "o", "joined": False, "size": 3.2, "opacity": 0.5}

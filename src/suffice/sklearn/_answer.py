@@ -38,34 +38,48 @@ def _target(data: Data, plain: bool = False) -> str:
     return f"<b>{escape(str(target))}</b>" if isinstance(target, str) and target else "the target"
 
 
-def _of_classes(data: Data) -> bool:
-    return "accuracy" in data["measures"]["tuned"]
-
-
-def _guess(data: Data) -> str:
-    return "always guessing the most frequent class" if _of_classes(data) else "always guessing the mean"
+TILES = {
+    "accuracy": "of held-out rows are predicted correctly",
+    "auc": "AUC: 1 ranks all rows rightly, 0.5 is chance",
+    "rmse": "typical error (RMSE), in units of {}",
+    "r2": "R²: the share of the variance that is explained",
+    "concordance": "concordance: 1 tells of all pairs whose event comes first, 0.5 is chance",
+}
+# Of each main measure: what is said of the model and of one that knows the target only, and which error is gone.
+WORDS = {
+    "accuracy": (
+        "Of the rows that it has not seen, the model predicts <b>{}</b> correctly",
+        ("always guessing the most frequent class", "is right for"),
+        "share of wrong rows",
+    ),
+    "rmse": (
+        "On rows that it has not seen the model is off by <b>{}</b> (root mean square)",
+        ("always guessing the mean", "is off by"),
+        "squared error",
+    ),
+    "concordance": (
+        "The model tells whose event comes first in a share of <b>{}</b> of all pairs of rows that it has not seen",
+        ("tossing a coin", "does so in"),
+        "wrongly ordered pairs",
+    ),
+}
 
 
 def tiles(data: Data) -> str:
     """The few numbers that matter most."""
     found = data["measures"]
     tuned, baseline, default = found["tuned"], found["baseline"], found["default"]
+    _, (guess, _), error = WORDS[found["folds"]["measure"]]
     shown = []
-    for name in ("accuracy", "auc") if _of_classes(data) else ("rmse", "r2"):
-        if name not in tuned:
-            continue
-        words = {
-            "accuracy": "of held-out rows are predicted correctly",
-            "auc": "AUC: 1 ranks all rows rightly, 0.5 is chance",
-            "rmse": f"typical error (RMSE), in units of {_target(data, plain=True)}",
-            "r2": "R²: the share of the variance that is explained",
-        }[name]
-        beside = [f"{_guess(data)}: {as_text(name, baseline[name])}"] if name in baseline else []
-        beside += [f"scikit-learn's defaults: {as_text(name, default[name])}"] if name in default else []
-        shown.append((as_text(name, tuned[name]), f"{words}<small>{'<br>'.join(beside)}</small>"))
+    for name, words in TILES.items():
+        if name in tuned:
+            beside = [f"{guess}: {as_text(name, baseline[name])}"] if name in baseline else []
+            beside += [f"scikit-learn's defaults: {as_text(name, default[name])}"] if name in default else []
+            told = f"{words.format(_target(data, plain=True))}<small>{'<br>'.join(beside)}</small>"
+            shown.append((as_text(name, tuned[name]), told))
     if found["gain"] is not None:
         text = f"{100.0 * max(found['gain'], 0.0):.0f} %" if found["better_than_baseline"] else "nothing"
-        what = "Brier score" if "log_loss" in tuned else "share of wrong rows" if _of_classes(data) else "squared error"
+        what = "Brier score" if "log_loss" in tuned else error
         shown.append((text, f"gained on the baseline<small>the part of its {what} that is gone</small>"))
     spread = _spread(found["folds"])
     if spread is not None:
@@ -94,13 +108,8 @@ def _good(data: Data) -> str:
     name = found["folds"]["measure"]
     if name not in tuned:
         return '<p class="answer">The predictions are too large to be measured.</p>'
-    if name == "accuracy":
-        text = f"Of the rows that it has not seen, the model predicts <b>{as_text(name, tuned[name])}</b> correctly"
-    else:
-        text = (
-            f"On rows that it has not seen the model is off by <b>{as_text(name, tuned[name])}</b> (root mean square)"
-        )
-    text += f"; {_guess(data)} {'is right for' if name == 'accuracy' else 'is off by'} {as_text(name, baseline[name])}"
+    claim, (guess, does), _ = WORDS[name]
+    text = f"{claim.format(as_text(name, tuned[name]))}; {guess} {does} {as_text(name, baseline[name])}"
     if name in default:
         text += f", the same model with scikit-learn's default penalties {as_text(name, default[name])}"
     warning = ""
@@ -122,7 +131,7 @@ def _sure(data: Data) -> str:
     if not values:
         return f"{proof[0].upper()}{proof[1:]}."
     return (
-        f"From fold to fold, {MEASURES[name][0]} goes from {as_text(name, min(values))} to "
+        f"From fold to fold, {MEASURES[name]} goes from {as_text(name, min(values))} to "
         f"{as_text(name, max(values))}, which is about what other rows of the same kind would change; {proof}."
     )
 
@@ -151,7 +160,7 @@ def _strip(data: Data) -> str:
         marks.append(Line("", INK, [float(np.mean(values))] * 2, [k - 0.3, k + 0.3], width=2.0))
     ticks = {float(k): row[0] for k, row in enumerate(reversed(rows))}
     ends = -0.5, len(rows) - 0.5
-    panel = Panel("", MEASURES[name][0], "", marks, y_ticks=ticks, y_ends=ends, legend="", height=70 + 34 * len(rows))
+    panel = Panel("", MEASURES[name], "", marks, y_ticks=ticks, y_ends=ends, legend="", height=70 + 34 * len(rows))
     words = "Dots are folds, bars their mean; defaults: of scikit-learn."
     return f'{svg.figure(panel, "folds", HALF)}<p class="caption">{words}</p>'
 
@@ -162,7 +171,9 @@ def _effects(data: Data) -> str:
     if not found["names"]:
         return "<p>None: all coefficients are zero.</p>"
     ways = "lowers the prediction ← → raises it"
-    if len(found["outputs"]) > 1:
+    if data["calibration"]["kind"] == "survival":
+        ways = "event comes later ← → earlier"
+    elif len(found["outputs"]) > 1:
         ways = "class less likely ← → more likely"
     elif isinstance(about.get("more likely"), str):
         ways = f"{cut(about['more likely'], 20)} less likely ← → more likely"

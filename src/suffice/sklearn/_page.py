@@ -16,6 +16,7 @@ from suffice.report.figures import Trace
 from suffice.report.formats import ABSENT, interval, show
 from suffice.report.svg import figure
 from suffice.sklearn._answer import answer, lead, tiles
+from suffice.sklearn.measures import MEASURES, as_text
 
 FORMAT = "suffice report 3"
 
@@ -24,11 +25,11 @@ Data = dict[str, Any]
 
 def made_page(data: Data) -> str:
     """The page of a report's data."""
-    shown = Trace.of(data["search"])
+    shown, seen = Trace.of(data["search"]), _CALIBRATIONS[data["calibration"]["kind"]]
     sections = [
         ("model", "The model", answer(data)),
         ("coefficients", "Columns", _coefficients(data["coefficients"])),
-        ("calibration", _CALIBRATIONS[data["calibration"]["kind"]], _calibration(data["calibration"])),
+        *([("calibration", seen, _calibration(data["calibration"]))] if seen else []),
         ("summary", "Penalties and proof", _summary(data, shown)),
         ("regularisation", "Regularisation path", _regularisation(data["regularisation"])),
         ("search", "Search", _search(shown)),
@@ -59,8 +60,8 @@ def landscape(found: Data) -> Landscape:
     """What pictures show of a global certificate."""
     line = np.array(found["line"], dtype=np.float64).reshape(-1, 3)
     line[:, 2] = np.where(np.isnan(line[:, 2]), math.inf, line[:, 2])
-    cells = np.array(found["cells"], dtype=np.float64)
-    return Landscape(tuple(found["names"]), np.array(found["best"]), found["lower"], found["upper"], cells, line)
+    arrays = {"best": np.array(found["best"]), "cells": np.array(found["cells"], dtype=np.float64), "line": line}
+    return Landscape(**found | arrays)
 
 
 # --- words and numbers ---------------------------------------------------------------------------------------------
@@ -87,29 +88,30 @@ def _caption(text: str) -> str:
 
 
 def _summary(data: Data, shown: Trace) -> str:
-    best, compared = data["best"], data["comparison"]
+    best, found = data["best"], data["measures"]
     steps = "".join(f"{escape(step)}, " for step in data["steps"])
     stands = ""
     if data["asked_scoring"] is not None:
         stands = f" in place of {escape(data['asked_scoring'])}, which is not smooth and is reported only"
     low, high = best["interval"]
     rows = []
-    for row in compared["scores"]:
-        tuned, folds = float(np.mean(row["tuned"])), len(row["tuned"])
-        cells = (_number(tuned, 6), ABSENT, ABSENT, ABSENT)
-        if row["default"]:
-            default = float(np.mean(row["default"]))
-            better = sum(a > b for a, b in zip(row["tuned"], row["default"], strict=True))
-            cells = (_number(tuned, 6), _number(default, 6), f"{tuned - default:+.4g}", f"{better} of {folds}")
-        rows.append((escape(row["scoring"]), *cells))
-    head = ("Score", "Tuned", "Default", "Difference", "Folds in which tuned is better")
+    for name, row in found["scores"].items():
+        tuned, default = (_number(float(np.mean(row[key])), 6) if row[key] else ABSENT for key in ("tuned", "default"))
+        better = sum(a > b for a, b in zip(row["tuned"], row["default"], strict=False))
+        folds = f"{better} of {len(row['default'])}" if row["default"] else ABSENT
+        rows.append((escape(name), tuned, default, folds, ABSENT))
+    for name in found["tuned"]:
+        values = [found[key].get(name) for key in ("tuned", "default", "baseline")]
+        tuned, default, alone = (ABSENT if one is None else as_text(name, one, 6) for one in values)
+        rows.append((MEASURES[name], tuned, default, ABSENT, alone))
+    head = ("Held-out rows", "Tuned", "Default", "Folds in which tuned is better", "Without the columns")
     notes = []
-    if not compared["same_folds"]:
+    if not found["same_folds"]:
         notes.append(
             "These folds are not those of the search: cv shuffles without a seed, or weights or groups were not given "
             "again. Compare the two columns with each other only."
         )
-    if not compared["converged"]:
+    if not found["default"]:
         notes.append("Models with the defaults would have taken too long, and are left out.")
     floor = ""
     if best["l2_floor"] > 0.0:
@@ -118,7 +120,7 @@ def _summary(data: Data, shown: Trace) -> str:
         False: " The search did not refit.",
         "one_se": " They are the largest multiple of the best ones whose loss is within one standard error.",
     }.get(best["refit"], "")
-    defaults = _params(compared["params"]) or "the parameters that it was given with"
+    defaults = _params(found["defaults"]) or "the parameters that it was given with"
     return (
         f"<p>The penalties of {steps}{escape(data['estimator'])} were tuned for {escape(data['scoring'])}{stands}, in "
         f"{data['folds']:,}-fold cross-validation of {data['samples']:,} rows: {len(shown.cost):,} "
@@ -130,8 +132,8 @@ def _summary(data: Data, shown: Trace) -> str:
         f"<b>{interval(low, high)}</b>, an interval of width {high - low:.2g}.{floor} The search ended because "
         f"{escape(best['message'])}.</p><h3>Against scikit-learn's defaults</h3>"
         + _caption(
-            "Mean held-out scores on the same folds, larger is better. Default is the same estimator with "
-            f"{defaults}. The tuned models' weights are {_proven(data['calibration']['accuracy'])}."
+            "Mean scores of the same folds, larger is better, and measures of all rows. Default is the same estimator "
+            f"with {defaults}. The tuned models' weights are {_proven(data['calibration']['accuracy'])}."
         )
         + shell.table(head, rows, numeric=(1, 2, 3, 4))
         + "".join(f'<p class="note">{note}</p>' for note in notes)
@@ -155,7 +157,7 @@ def _search(shown: Trace) -> str:
 
 
 def _global(found: Data) -> str:
-    drawn = landscape(found)
+    drawn = landscape(found["landscape"])
     ranges = " and ".join(
         f"{escape(name)} from {_number(low, 3)} to {'infinity' if high is None else _number(high, 3)}"
         for name, (low, high) in found["ranges"].items()
@@ -208,7 +210,7 @@ def _regularisation(found: Data) -> str:
     return _caption(text) + figure(figures.regularisation_path(found), "regularisation")
 
 
-_CALIBRATIONS = {"reliability": "Calibration", "margins": "Margins", "regression": "Predictions"}
+_CALIBRATIONS = {"reliability": "Calibration", "margins": "Margins", "regression": "Predictions", "survival": ""}
 
 
 def _calibration(found: Data) -> str:

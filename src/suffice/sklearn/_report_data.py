@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +60,10 @@ class HeldOutFold:
     def predicted(self) -> Predicted:
         """In the target's own units."""
         return Predicted.of(wrapped(self.split.target, self.estimator), self.X, self.split.given, self.weight)
+
+    def scored(self, scorer: Any) -> float:
+        weight = {} if self.weight is None else {"sample_weight": self.weight}
+        return float(scorer(self.estimator, self.X, self.y, **weight))
 
 
 class FittedSearch:
@@ -129,7 +133,7 @@ class FittedSearch:
         return result
 
     def _held(self, split: Split, solution: Solution) -> HeldOutFold:
-        weight = None if self.weight is None else split.weight
+        weight = split.weight if np.any(self.data.weight != 1.0) else None
         return HeldOutFold(*split.predictor(solution.x), split.labels, weight, solution, split)
 
     def allowed(self) -> int:
@@ -279,11 +283,13 @@ def coefficients(search: Any, task: FittedSearch | None = None) -> Data:
     }
 
 
-def calibration(held: Iterable[HeldOutFold], classes: Any) -> Data:
-    """Predictions of rows not seen in training: reliability curves, margins per class, or pairs for regression."""
-    held = list(held)
+def calibration(held: Sequence[HeldOutFold], classes: Any, labels: Any = None) -> Data:
+    """Predictions of rows not seen in training: reliability curves, margins per class, or pairs for regression. Risks
+    and times are not alike: nothing of survival."""
     y = np.concatenate([np.asarray(one.y) for one in held])
     accuracy = accuracy_of(one.solution for one in held)
+    if held[0].predicted().survival:
+        return {"kind": "survival", "accuracy": accuracy}
     if classes is None:
         predicted = np.concatenate([one.estimator.predict(one.X) for one in held])
         step = max(1, math.ceil(len(y) / MOST_POINTS))
@@ -294,15 +300,15 @@ def calibration(held: Iterable[HeldOutFold], classes: Any) -> Data:
             "samples": len(y),
             "accuracy": accuracy,
         }
+    names = [str(label) for label in (classes if labels is None else labels)]
     if not hasattr(held[0].estimator, "predict_proba"):
         margins = np.concatenate([one.estimator.decision_function(one.X) for one in held])
         edges = np.histogram_bin_edges(margins, bins=2 * BINS)
         counts = [np.histogram(margins[y == label], edges)[0] for label in classes]
-        labels = [str(label) for label in classes]
-        return {"kind": "margins", "edges": edges, "counts": counts, "labels": labels, "accuracy": accuracy}
+        return {"kind": "margins", "edges": edges, "counts": counts, "labels": names, "accuracy": accuracy}
     p = np.concatenate([one.estimator.predict_proba(one.X) for one in held])
     chosen = range(1, 2) if len(classes) == 2 else range(min(len(classes), MOST_CLASSES))
-    curves = [_reliability(p[:, k], y == classes[k], str(classes[k])) for k in chosen]
+    curves = [_reliability(p[:, k], y == classes[k], names[k]) for k in chosen]
     return {"kind": "reliability", "curves": curves, "samples": len(y), "classes": len(classes), "accuracy": accuracy}
 
 
@@ -324,41 +330,28 @@ def _reliability(p: Array, hit: Any, label: str) -> Data:
     }
 
 
-def comparison(task: FittedSearch, held: list[HeldOutFold], default: list[HeldOutFold]) -> Data:
-    """The score of every fold at the best penalties, and with scikit-learn's defaults of the parameters tuned."""
-    search = task.search
+def measures(
+    task: FittedSearch, held: list[HeldOutFold], default: list[HeldOutFold], inverse: Any, labels: Any
+) -> Data:
+    """Of all rows, in the target's own units; and of every fold its scores and `Predicted.main`. All of it of the best
+    penalties, and of scikit-learn's defaults of the parameters tuned."""
+    search, both = task.search, {"tuned": held, "default": default}
     scorers = {search.optimised_scoring_: score_of(search.optimised_scoring_).scorer}
     if not transforms_target(search.estimator):  # whose models are compared for transformed targets
         scorers |= search.scorers_
-    rows = []
-    for name, scorer in scorers.items():
-        tuned = [_scored(scorer, one) for one in held]
-        rows.append({"scoring": name, "tuned": tuned, "default": [_scored(scorer, one) for one in default]})
-    made = [search.cv_results_[f"split{k}_test_score"][search.best_index_] for k in range(search.n_splits_)]
-    low, high = search.score_interval_
-    slack = (high - low) * len(made) + 1e-3 * float(np.abs(made).max())
-    return {
-        "params": _defaults(task),
-        "converged": bool(default),
-        "scores": rows,
-        "same_folds": bool(np.allclose(rows[0]["tuned"], made, rtol=0.0, atol=slack)),
-    }
-
-
-def measures(search: Any, held: list[HeldOutFold], default: list[HeldOutFold], inverse: Any, labels: Any) -> Data:
-    """Of all rows, and one of every fold: accuracy, or the root mean squared error in the target's own units."""
-
-    def values(folds: list[HeldOutFold], name: str) -> list[float]:
-        made = [one.predicted() for one in folds]
-        made = made if inverse is None else [one.in_units(inverse) for one in made]
-        found = [one.measured().get(name) for one in made]
-        return [one for one in found if one is not None] if None not in found else []
-
-    name = "rmse" if held[0].predicted().classes is None else "accuracy"
-    usual = Predicted.joined([one.predicted() for one in default]) if default else None
+    told = {key: [one.predicted() for one in folds] for key, folds in both.items()}
+    main, again = search.held_out_.main, Predicted.joined(told["tuned"])
+    folds = {key: [one.in_units(inverse).measured().get(main) for one in made] for key, made in told.items()}
+    usual = Predicted.joined(told["default"]) if default else None
     return {
         **compared_measures(search.held_out_, search.baseline_, usual, inverse, labels),
-        "folds": {"measure": name, "tuned": values(held, name), "default": values(default, name)},
+        "folds": {"measure": main, **{key: [] if None in values else values for key, values in folds.items()}},
+        "scores": {
+            name: {key: [one.scored(scorer) for one in folds] for key, folds in both.items()}
+            for name, scorer in scorers.items()
+        },
+        "defaults": _defaults(task),
+        "same_folds": all(np.array_equal(getattr(again, of), getattr(search.held_out_, of)) for of in ("y", "weight")),
     }
 
 
@@ -391,8 +384,3 @@ def _defaults(task: FittedSearch) -> Data:
     return {
         name: known[name].default for name in names if name in known and isinstance(known[name].default, int | float)
     }
-
-
-def _scored(scorer: Any, held: HeldOutFold) -> float:
-    weight = {} if held.weight is None else {"sample_weight": held.weight}
-    return float(scorer(held.estimator, held.X, held.y, **weight))

@@ -28,15 +28,14 @@ from sklearn.metrics import confusion_matrix, log_loss, mean_absolute_error, r2_
 
 from suffice.arrays import Array
 
-# Names for people, and whether more is better.
-MEASURES: dict[str, tuple[str, bool]] = {
-    "r2": ("R²", True),
-    "rmse": ("root mean squared error", False),
-    "mae": ("mean absolute error", False),
-    "accuracy": ("accuracy", True),
-    "concordance": ("concordance", True),
-    "auc": ("AUC", True),
-    "log_loss": ("log loss", False),
+MEASURES = {  # names for people
+    "accuracy": "accuracy",
+    "rmse": "root mean squared error",
+    "concordance": "concordance",
+    "auc": "AUC",
+    "log_loss": "log loss",
+    "r2": "R²",
+    "mae": "mean absolute error",
 }
 LITTLE = 0.01
 MOST_CLASSES = 30  # of a confusion matrix that is shown
@@ -79,8 +78,13 @@ class Predicted:
         return cls(y, predicted, weight, parts[0].classes, decided, parts[0].alone, parts[0].survival)
 
     def in_units(self, inverse: Any) -> Predicted:
-        """Truth and predictions of a regression after this function of them."""
-        return replace(self, y=inverse(self.y), predicted=inverse(self.predicted))
+        """Truth and predictions of a regression after this function of them, if it is not None."""
+        return self if inverse is None else replace(self, y=inverse(self.y), predicted=inverse(self.predicted))
+
+    @property
+    def main(self) -> str:
+        """The measure that is told first."""
+        return "concordance" if self.survival else "rmse" if self.classes is None else "accuracy"
 
     def measured(self) -> dict[str, float]:
         """The measures that can be taken."""
@@ -192,7 +196,7 @@ def of_the_target_alone(parts: Sequence[tuple[Predicted, Any, Array | None]]) ->
 
 def shown(found: Mapping[str, float]) -> str:
     """Measures in one line."""
-    words = ((MEASURES[name][0], name, value) for name, value in found.items() if name in MEASURES)
+    words = ((MEASURES[name], name, value) for name, value in found.items() if name in MEASURES)
     return ", ".join(f"{word} {as_text(name, value)}" for word, name, value in words)
 
 
@@ -212,21 +216,18 @@ def compared_measures(
 ) -> dict[str, Any]:
     """Measures as plain data: of the tuned models, of a model that knows the target only, and with scikit-learn's
     defaults, if there are such. `inverse` takes targets to their own units; `labels` are names for the classes."""
-    if inverse is not None:
-        tuned, baseline = tuned.in_units(inverse), baseline.in_units(inverse)
-        default = None if default is None else default.in_units(inverse)
+    tuned, baseline = tuned.in_units(inverse), baseline.in_units(inverse)
     confusion = tuned.confusion()
     if confusion is not None and labels is not None:
         confusion["classes"] = [str(label) for label in labels]
     with np.errstate(over="ignore", invalid="ignore"):
         gain = tuned.gain(baseline)
-    found: dict[str, Any] = {
+    return {
         "rows": len(tuned.y),
         "tuned": tuned.measured(),
         "baseline": baseline.measured(),
-        "default": {} if default is None else default.measured(),
+        "default": {} if default is None else default.in_units(inverse).measured(),
         "gain": gain if math.isfinite(gain) else None,
         "better_than_baseline": gain >= LITTLE,
         "confusion": confusion,
     }
-    return found

@@ -56,7 +56,7 @@ def collect(
     X, y, `sample_weight` and `groups` are what it was fitted to. `about` is a dictionary of plain values (text,
     numbers, lists of them) that the report shows as they are, such as the name of the file; its entry "title", if there
     is one, is the title. The folds are made again for held-out predictions; where they cannot be the same, because cv
-    shuffles without a seed, `comparison.same_folds` is False and the page says so.
+    shuffles without a seed, `measures.same_folds` is False and the page says so.
 
     `inverse` takes targets and predictions to the units that measures are to be in (np.exp, if y is a logarithm),
     `labels` are names for the classes. The models that figures need besides those of the search take at most half as
@@ -72,10 +72,10 @@ def collect(
     held = task.held_out()
     stage("models with scikit-learn's defaults")
     default = task.held_out_with_defaults(until)
-    compared = _report_data.comparison(task, held, default)
     stage("the regularisation path")
     path = _report_data.regularisation_path(task, until)
     stage("figures")
+    surfaces = getattr(search, "global_certificate_", None)  # where one was asked for
     found = {
         "format": FORMAT,
         "about": about,
@@ -99,29 +99,22 @@ def collect(
         "scoring": search.optimised_scoring_,
         "search": asdict(_report_data.course(search)),
         "purposes": search.cv_results_["purpose"],
-        "measures": _report_data.measures(search, held, default, inverse, labels),
-        "comparison": compared,
+        "measures": _report_data.measures(task, held, default, inverse, labels),
         "regularisation": path,
-        "calibration": _report_data.calibration(held, task.classes),
+        "calibration": _report_data.calibration(held, task.classes, labels),
         "coefficients": _report_data.coefficients(search, task),
-        "global": _global_certificate(getattr(search, "global_certificate_", None)),
+        "global": None
+        if surfaces is None
+        else {
+            "epsilon": surfaces.epsilon,
+            "message": surfaces.message,
+            "evaluations": surfaces.evaluations,
+            "ranges": surfaces.space.ranges,
+            "landscape": asdict(surfaces.landscape),
+        },
     }
     plain: Data = _plain(found, "data", 8)
     return plain
-
-
-def _global_certificate(made: Any) -> Data | None:
-    """The proven surfaces of F over the space, where a certificate was asked for."""
-    if made is None:
-        return None
-    drawn = made.landscape
-    return {
-        "epsilon": made.epsilon,
-        "message": made.message,
-        "evaluations": made.evaluations,
-        "ranges": made.space.ranges,
-        **{name: getattr(drawn, name) for name in ("names", "best", "lower", "upper", "cells", "line")},
-    }
 
 
 def _plain(value: Any, where: str, depth: int) -> Any:
