@@ -166,7 +166,7 @@ class Recording(Futures):
         self.sent = []
 
     def submit(self, task, missing):
-        self.sent.append((len(task), missing is not None))
+        self.sent.append((len(task), missing))
         return super().submit(task, missing)
 
 

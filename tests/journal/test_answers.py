@@ -36,7 +36,7 @@ from suffice import (
     tune,
 )
 from suffice import journal as journals
-from suffice.journal.answers import FORMAT, request_key
+from suffice.journal.answers import request_key
 from suffice.journal.lines import PREFIX, line_of
 from suffice.rows.design import Design
 from suffice.solvers.fista import AdaptiveFista, FistaState
@@ -837,18 +837,6 @@ def test_a_journal_of_another_search_is_not_taken_for_that_of_a_run_nor_the_othe
     with pytest.raises(JournalError, match="X is new"), Journal(tmp_path / "run").continued(MADE_FROM):
         pass
     assert file_of(tmp_path / "run").read_bytes() == content
-
-
-def test_a_header_that_was_cut_short_anywhere_is_written_again(tmp_path):
-    header = {"kind": "header", "format": FORMAT, "versions": {}, "fingerprint": MADE_FROM}
-    whole = line_of(header, b"")[0]
-    for size in range(len(whole)):
-        folder = tmp_path / str(size)
-        folder.mkdir()
-        file_of(folder).write_bytes(whole[:size])
-        with Journal(folder).continued(MADE_FROM) as journal:
-            assert journal.evaluations == 0
-        assert lines_of(folder)[0]["fingerprint"] == MADE_FROM
 
 
 def test_answers_to_one_request_are_given_in_turn_and_once(tmp_path):

@@ -153,14 +153,6 @@ def test_a_kink_at_the_minimiser_is_found(start: list[float], mode: Any) -> None
     assert result.cost - 2.0 <= max(without.cost - 2.0, 1e-2)
 
 
-def test_a_saddle_is_left_along_a_direction_in_which_nothing_is_seen() -> None:
-    """x y - 1 has no slope at 0."""
-    result = suffice.tune(
-        suffice.exact(lambda x: np.array([x[0] * x[1] - 1.0]), lambda x: np.array([[x[1], x[0]]])), [0.0, 0.0]
-    )
-    assert result.cost < 1e-8
-
-
 def test_never_asks_for_none_and_auto_asks_until_it_is_told_none() -> None:
     tuner = suffice.Tuner([-1.2, 1.0], options=suffice.Options(derivatives="never"))
     assert not tuner.ask().derivatives

@@ -10,7 +10,7 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
-from suffice.executors.spread import Missing, Spread, Work, WorkerError, call, hold, pack
+from suffice.executors.spread import Spread, Work, WorkerError, call, pack
 
 
 class Dask(Spread):
@@ -23,7 +23,6 @@ class Dask(Spread):
         self._client: Any = None
         self._own = False
         self._data: Any = None
-        self._holding: dict[Missing, Any] = {}
         self._workers: dict[str, int] = {}  # their addresses and threads
 
     @property
@@ -45,7 +44,7 @@ class Dask(Spread):
         return self._client
 
     def prepare(self, token: str, work: Work) -> None:
-        self._data, self._holding = None, {}
+        self._data = None
 
     def map(self, work: Work, tasks: Sequence[Any]) -> list[Any]:
         self._look()
@@ -60,20 +59,13 @@ class Dask(Spread):
             self.events.append({"what": "a worker has gone", "worker": address})
         self._workers = now
 
-    def submit(self, task: bytes, missing: Missing | None) -> Future[Any]:
-        client = self.client
-        if missing is None:
-            return _as_future(client.submit(_call, self._token, task, pure=False))
-        # Loose restrictions: should the worker die meanwhile, another one takes its place.
-        here: dict[str, Any] = {"workers": [missing.address], "allow_other_workers": True, "pure": False}
-        if missing not in self._holding or self._holding[missing].status not in ("pending", "finished"):
-            if self._data is None or self._data.status not in ("pending", "finished"):
-                # A task, not scattered data: those would be gone for good with the worker that holds them.
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # about its size: it travels once
-                    self._data = client.submit(_itself, pack(self._work), pure=False)
-            self._holding[missing] = client.submit(hold, self._token, self._data, **here)
-        return _as_future(client.submit(_call, self._token, task, self._holding[missing], **here))
+    def submit(self, task: bytes, missing: bool) -> Future[Any]:
+        if self._data is None or self._data.status not in ("pending", "finished"):
+            # A task, not scattered data: those would be gone for good with the worker that holds them.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about its size: it travels once
+                self._data = self.client.submit(_itself, pack(self._work), pure=False)
+        return _as_future(self.client.submit(call, self._token, task, self._data, pure=False))  # once to each worker
 
     def width(self) -> int:
         threads = sum(self._workers.values()) or 1
@@ -98,7 +90,7 @@ class Dask(Spread):
             self.client.cancel([future.dask for future in under_way], force=True)  # type: ignore[attr-defined]
 
     def close(self) -> None:
-        self._data, self._holding, self._work = None, {}, None
+        self._data = self._work = None
         if self._own and self._client is not None:
             self._client.close()
             self._client = None
@@ -106,14 +98,6 @@ class Dask(Spread):
 
 def _itself(data: bytes) -> bytes:
     return data
-
-
-def _call(token: str, task: bytes, held: Any = None) -> Any:
-    answer = call(token, task)
-    if isinstance(answer, Missing):
-        get_worker: Any = import_module("distributed").get_worker
-        return Missing(answer.process, get_worker().address)
-    return answer
 
 
 def _as_future(inner: Any) -> Future[Any]:

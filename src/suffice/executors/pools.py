@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from suffice.arrays import whole_number
-from suffice.executors.spread import HELD, Missing, Spread, Work, WorkerError, call, controller, pack, write_shared
+from suffice.executors.spread import HELD, Spread, Work, WorkerError, call, controller, drop, pack, write_shared
 
 
 class Futures(Spread):
@@ -43,8 +43,7 @@ class Futures(Spread):
 
     def prepare(self, token: str, work: Work) -> None:
         self._data = b""
-        for other in [known for known in HELD if known.startswith(f"{self._parent}:")]:
-            del HELD[other]
+        drop(self._parent)
         HELD[token] = work  # for threads, which share this process
 
     def map(self, work: Work, tasks: Sequence[Any]) -> list[Any]:
@@ -58,10 +57,10 @@ class Futures(Spread):
             self._executor = self._make()
         return self._executor
 
-    def submit(self, task: bytes, missing: Missing | None) -> Future[Any]:
-        if missing is not None and not self._data:
+    def submit(self, task: bytes, missing: bool) -> Future[Any]:
+        if missing and not self._data:
             self._data = pack(self._work)
-        data = () if missing is None else (self._data,)
+        data = (self._data,) if missing else ()
         future: Future[Any] = self._ready().submit(call, self._token, task, *data)
         return future
 
@@ -119,7 +118,7 @@ class Processes(Futures):
         self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         write_shared(work, Path(self._folder))
 
-    def submit(self, task: bytes, missing: Missing | None) -> Future[Any]:
+    def submit(self, task: bytes, missing: bool) -> Future[Any]:
         future: Future[Any] = self._ready().submit(call, self._token, task, self._folder)
         return future
 

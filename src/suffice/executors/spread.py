@@ -39,14 +39,6 @@ class Work(Protocol):
 
 
 @dataclass(frozen=True)
-class Missing:
-    """A worker's answer if it does not hold the data yet."""
-
-    process: int
-    address: str = ""
-
-
-@dataclass(frozen=True)
 class Raised:
     """The task raised this; it would do so elsewhere, too."""
 
@@ -54,18 +46,22 @@ class Raised:
 
 
 HELD: dict[str, Work] = {}
+MISSING = b""  # a worker's answer if it does not hold the data yet
 
 
 def call(token: str, task: bytes, data: bytes | str | None = None) -> Any:
-    """One task, by a process that holds the work or is given it now; the answer in bytes.
+    """One task, by a process that holds the work or is given it now, as bytes or as a folder of this machine; the
+    answer in bytes.
 
     Tasks, work and answers are packed here rather than by the executor: arrays that others unpack may lie in memory
     where the processor's fast paths, which add in another order, cannot be taken.
     """
     if token not in HELD:
         if data is None:
-            return Missing(os.getpid())
-        hold(token, data)
+            return MISSING
+        _one_thread()
+        drop(token.partition(":")[0])
+        HELD[token] = pickle.loads(data) if isinstance(data, bytes) else _read_shared(Path(data))
     elif not _at_home(token):  # a forked process was born with them
         _one_thread()
     try:
@@ -81,13 +77,10 @@ def _at_home(token: str) -> bool:
     return token.partition(":")[0].endswith(f".{os.getpid()}")
 
 
-def hold(token: str, data: bytes | str) -> None:
-    """Keep the work, given as bytes or as a folder of this machine; what is held for its parent's earlier work goes."""
-    _one_thread()
-    parent = token.partition(":")[0]
-    for other in [known for known in HELD if known.partition(":")[0] == parent]:
-        del HELD[other]
-    HELD[token] = pickle.loads(data) if isinstance(data, bytes) else _read_shared(Path(data))
+def drop(parent: str) -> None:
+    """What is held for this parent goes."""
+    for known in [token for token in HELD if token.partition(":")[0] == parent]:
+        del HELD[known]
 
 
 def pack(value: Any, out_of_band: Callable[[pickle.PickleBuffer], Any] | None = None) -> bytes:
@@ -190,8 +183,8 @@ class Spread(Closing):
         """New work: from now on tasks belong to it."""
         raise NotImplementedError
 
-    def submit(self, task: bytes, missing: Missing | None) -> Future[Any]:
-        """Hand out a task; `missing` is the answer of a worker that lacked the data for it."""
+    def submit(self, task: bytes, missing: bool) -> Future[Any]:
+        """Hand out a task; `missing`: a worker lacked the data for it."""
         raise NotImplementedError
 
     def width(self) -> int:
@@ -220,7 +213,7 @@ class _Shift:
         self.packed = [pack(task) for task in tasks]
         self.answers: list[Any] = [None] * len(tasks)
         self.lost = [0] * len(tasks)
-        self.missing: list[Missing | None] = [None] * len(tasks)
+        self.missing = [False] * len(tasks)
         self.waiting = list(reversed(range(len(tasks))))
         self.under_way: dict[Future[Any], tuple[int, float]] = {}
 
@@ -261,8 +254,8 @@ class _Shift:
             self._lose(spread.recover(trouble, list(self.under_way)))
 
     def _take(self, index: int, answer: Any) -> None:
-        if isinstance(answer, Missing):
-            self.missing[index] = answer
+        if isinstance(answer, bytes) and answer == MISSING:
+            self.missing[index] = True
             self.waiting.append(index)
             return
         answer = unpack(answer)

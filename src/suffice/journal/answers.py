@@ -43,7 +43,7 @@ from suffice.evaluation import Evaluation
 from suffice.files import JournalError
 from suffice.journal.codec import decode, encode
 from suffice.journal.fingerprint import differences, versions
-from suffice.journal.lines import NONSENSE, PREFIX, Lines, shortened
+from suffice.journal.lines import NONSENSE, Lines, shortened
 from suffice.protocols import Closing
 from suffice.result import Record
 from suffice.signals import undisturbed
@@ -191,7 +191,7 @@ class Journal(Closing):
         """Go on with the journal in the folder, or begin it if there is none. One of other data or settings is
         refused."""
         with self._locked() as lock:
-            if not files.present(self.path) or _torn_header(self.path):
+            if not files.present(self.path):
                 self._begin(lock, fingerprint, None)
             else:
                 contents = self._open(lock)
@@ -323,15 +323,6 @@ def _refuse_format(path: Path, format: Any, versions: Any) -> None:
     version = versions.get("suffice", "") if isinstance(versions, Mapping) else ""
     reader = f"suffice {version}, which wrote it," if version else "the version of suffice that wrote it"
     raise JournalError(f"{path} is of format {format!r:.60}, not {FORMAT!r}: {reader} goes on with it")
-
-
-def _torn_header(path: Path) -> bool:
-    """Whether a file holds the beginning of a header and nothing else: then nothing was finished."""
-    start = b'{"kind":"header","format":"%s"' % FORMAT.encode("ascii")
-    with os.fdopen(files.open_regular(path), "rb") as file:
-        content = file.read(1 << 20)
-    prefix, text = content[:PREFIX], content[PREFIX : PREFIX + len(start)]
-    return b"\n" not in content and not prefix.strip(b"0123456789abcdef ") and start.startswith(text)
 
 
 def _content(encoded: Mapping[str, Any]) -> str:

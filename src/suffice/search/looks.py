@@ -1,17 +1,12 @@
 r"""Where a search looks elsewhere than its model proposes, when, and what a look is worth.
 
-A model is fitted to points nearby and tells nothing of what lies beyond. Three things make that matter here.
+A model is fitted to points nearby and tells nothing of what lies beyond. Two things make that matter here.
 
 - A plateau. Penalties so large that all weights are 0 leave nothing that depends on theta but J, which may draw the
   search further and further away. Where no residual that has to be computed differs between the points of the model (at
   the start, no residual at all), and the model promises less than WORTH of F, F is looked at across the box: with all
   parameters that have bounds moved down or up by STRIDE of its width, with one of them moved, and the same up to the
   bounds. The search goes on from where F is less and a residual differs.
-- Saddles. Where the model is flat, ||J d radius||^2 <= FLAT F for a unit vector d, a small gradient proves little: F
-  may still curve down, and points along the axes see no cross terms (x y - 1 is constant along both axes through 0). So
-  before the search ends there, F is looked at once along each vector of an orthonormal basis of the flat subspace,
-  turned at random. If B is the curvature of F there, the d.B d of any such basis sum to the trace of B: if that is not
-  positive and B is not 0, one of them is negative.
 - The edges of the box. A parameter that is best left out is best at its bound (a penalty at its lower one), and between
   there and where the search comes to rest F may rise first. So before a search over up to FEW parameters ends, it looks
   at its incumbent with one parameter moved onto the nearer of its bounds, for each of them. An evaluation there, where
@@ -29,13 +24,11 @@ import numpy.typing as npt
 from suffice.arrays import Array, norm
 from suffice.evaluation import Evaluation
 from suffice.search.accuracy import for_decision
-from suffice.search.geometry import eigenvalues
 from suffice.search.state import Iterate, Sample, Setting
 
 WORTH, MOST_WORTH = 0.01, 0.1  # of F: what a look at the distance initial_radius is to tell, and one at any distance
 ROUNDING = 1e-12  # of F: a decrease that is none
 ROUNDS = 3  # how often a search may look elsewhere before it ends
-FLAT = 1e-3
 FEW = 20  # parameters: with more, looks at bounds would be as many as the evaluations of the search
 CHEAP = 100.0  # steps: Newton's method takes tens anywhere, first-order methods thousands where a penalty vanishes
 STRIDE = 0.25  # of the width of the box, which is 1
@@ -52,23 +45,6 @@ def across(u: Array, lower: Array, upper: Array) -> list[Array]:
                 point = np.where(these, np.clip(u + sign * reach, lower, upper), u)
                 if norm(point - u) >= 0.5 * STRIDE and not any(np.array_equal(point, one) for one in points):
                     points.append(point)
-    return points
-
-
-def along_flat(u: Array, squared: Array, F: float, radius: float, lower: Array, upper: Array) -> list[Array]:
-    """Points at the distance `radius` along flat directions that the model cannot tell about; `squared` is J^T J."""
-    lam, Q = eigenvalues(squared)
-    flat = Q[:, lam * radius**2 <= FLAT * F]
-    p = flat.shape[1]
-    if p == 0 or len(u) == 1 or F <= 0.0:  # along a single axis there are points already
-        return []
-    turned = np.linalg.qr(np.random.default_rng(p).standard_normal((p, p)))[0]
-    points = []
-    for d in (flat @ turned).T:
-        ends = [np.clip(u + sign * radius * d, lower, upper) for sign in (1.0, -1.0)]
-        far = max(ends, key=lambda point: norm(point - u))
-        if norm(far - u) >= 0.5 * radius:
-            points.append(far)
     return points
 
 

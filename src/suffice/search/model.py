@@ -318,16 +318,6 @@ def _from_derivatives(state: Iterate, setting: Setting) -> list[GramModel]:
     return [curved(r, J, old, state.delta), curved(r, J, (), state.delta)]
 
 
-def flatness(state: Iterate, setting: Setting) -> Array:
-    """J^T J at the incumbent, by derivatives or by the linear model."""
-    if state.models.by_derivatives:
-        J = slopes(state.current.evaluation, setting.scaling.unit)
-        assert J is not None
-        return J.T @ J
-    (model,) = _through(state.points, state.k, ())
-    return 0.5 * model.derivatives(np.zeros(len(state.current.u)))[1]
-
-
 def useful(state: Iterate, setting: Setting) -> list[Sample]:
     """The old points that say something about the model."""
     current = state.current

@@ -220,7 +220,7 @@ class Looks:
     """Where the trust region looks elsewhere than its model proposes (`suffice.search.looks`)."""
 
     places: tuple[Array, ...] = ()  # to be looked at, one after the other
-    rounds: int = 0  # of looks across the box or along flat directions
+    rounds: int = 0  # of looks across the box or at its bounds
     in_vain: bool = False  # whether the last look before the end has found nothing
 
 

@@ -39,7 +39,7 @@ from suffice.search.judge import (
     next_rho,
     verdict_on,
 )
-from suffice.search.model import FAR, fitted, flatness, minimise
+from suffice.search.model import FAR, fitted, minimise
 from suffice.search.state import WARM_POOL, Iterate, Judged, Pending, Plan, Sample, Setting, Trial, Verdict, remembered
 
 SHORT_STEP = 0.5  # steps shorter than this many rho are not worth an evaluation (published implementation)
@@ -290,11 +290,8 @@ def _narrow(state: Iterate, setting: Setting) -> Iterate:
         if not by_derivatives.known(current.evaluation):
             return by_derivatives.give_up(state, setting)
         return _ask(state, Purpose.TEST, *by_derivatives.test(state, setting), setting)
-    if at_last and state.looks.rounds < looks.ROUNDS:
-        squared, F = flatness(state, setting), current.evaluation.cost
-        places = looks.along_flat(current.u, squared, F, options.initial_radius, *setting.box)
-        if options.model != "linear":  # the paper's method does without
-            places += looks.at_bounds(state, setting)
+    if at_last and state.looks.rounds < looks.ROUNDS and options.model != "linear":  # the paper's method does without
+        places = looks.at_bounds(state, setting)
         if places:
             return state.looking(places=tuple(places), rounds=state.looks.rounds + 1)
     return _ended(state, setting) if at_last else replace(state, rho=rho, delta=max(0.5 * state.rho, rho))
