@@ -1,4 +1,4 @@
-"""What several files of tests need, and how many examples of Hypothesis a run tries.
+"""What several files of tests need, one cluster among it, and how many examples of Hypothesis a run tries.
 
 `quick`, the profile of `make test`, tries 10 of each property, the same ones every time; `night` tries 200 new ones and
 is chosen by HYPOTHESIS_PROFILE=night, as `make test-slow` does. A property that looks for what is rare in cheap
@@ -33,3 +33,19 @@ def heeds_ctrl_c():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """Dask's workers, in this process: one cluster for all tests that lose none of it."""
+    distributed = pytest.importorskip("distributed")
+    how = {"threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with distributed.LocalCluster(n_workers=3, **how) as workers:
+        yield workers
+
+
+@pytest.fixture(scope="module")
+def client(cluster):
+    """Whoever asks for one finds this client."""
+    with pytest.importorskip("distributed").Client(cluster) as made:
+        yield made

@@ -136,18 +136,14 @@ def test_a_hessian_of_blocks_errs_by_no_more_than_is_counted():
     assert np.all(np.abs(H - true) <= gamma(640 + 8 + 40) * true)
 
 
-def test_rows_on_a_cluster_have_the_bits_of_one_machine(monkeypatch):
-    da, distributed = pytest.importorskip("dask.array"), pytest.importorskip("distributed")
+def test_rows_on_a_cluster_have_the_bits_of_one_machine(client, monkeypatch):
+    da = pytest.importorskip("dask.array")
     X, y = data("logistic", rows=500)
     T, z = data("huber", rows=500)
     monkeypatch.setattr("suffice.rows.blocks.BLOCK_BYTES", 64 * 8 * 6)
-    with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as workers,
-        distributed.Client(workers),
-    ):
-        for kind, A, b, chunks in ((problems.ElasticNetLogistic, X, y, 77), (problems.ElasticNetHuber, T, z, 500)):
-            here = suffice.solve(kind(RowBlocks.of(A), b).at(l1=0.01, l2=0.0), within=1e-9)
-            rows = da.from_array(A, chunks=(chunks, 6))
-            there = suffice.solve(kind(rows, da.from_array(b, chunks=100)).at(l1=0.01, l2=0.0), within=1e-9)
-            assert there.certificate.rule == "verified" and there.reached
-            assert (there.x.tobytes(), there.certificate.radius) == (here.x.tobytes(), here.certificate.radius)
+    for kind, A, b, chunks in ((problems.ElasticNetLogistic, X, y, 77), (problems.ElasticNetHuber, T, z, 500)):
+        here = suffice.solve(kind(RowBlocks.of(A), b).at(l1=0.01, l2=0.0), within=1e-9)
+        rows = da.from_array(A, chunks=(chunks, 6))
+        there = suffice.solve(kind(rows, da.from_array(b, chunks=100)).at(l1=0.01, l2=0.0), within=1e-9)
+        assert there.certificate.rule == "verified" and there.reached
+        assert (there.x.tobytes(), there.certificate.radius) == (here.x.tobytes(), here.certificate.radius)

@@ -27,27 +27,14 @@ def mapped(folder, array, name="X.npy", **how):
     return np.load(folder / name, mmap_mode="r", **how)
 
 
-@pytest.mark.parametrize("block", [1, 5, 53, 1000])
-def test_products_are_those_of_the_whole(block):
-    blocks = RowBlocks.of(X, block=block)
-    w, r, W = rng.standard_normal(7), rng.standard_normal(53), rng.standard_normal((7, 3))
-    np.testing.assert_allclose(blocks @ w, X @ w, rtol=1e-14, atol=1e-14)
-    np.testing.assert_allclose(blocks @ W, X @ W, rtol=1e-14, atol=1e-14)
-    np.testing.assert_allclose(blocks.T @ r, X.T @ r, rtol=1e-13, atol=1e-13)
-    np.testing.assert_allclose(Design.of(blocks).row_norms, np.linalg.norm(X, axis=1), rtol=1e-14)
-    np.testing.assert_allclose(Design.of(blocks).frobenius_norm, Design.of(X).frobenius_norm, rtol=1e-14)
-
-
 @pytest.mark.parametrize("factor", [1.0, 1e-140, 1e140, 0.0])
-@pytest.mark.parametrize("gram", [True, False])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_norm_is_bounded_from_above_and_tightly(shape, gram, factor, monkeypatch):
-    if not gram:
-        monkeypatch.setattr("suffice.rows.norms.DENSE_GRAM_SIZE", 0)
+def test_without_a_gram_matrix_the_norm_is_bounded_from_above_and_nearly_as_tightly(shape, factor, monkeypatch):
+    monkeypatch.setattr("suffice.rows.norms.DENSE_GRAM_SIZE", 0)
     A, weights = factor * rng.standard_normal(shape), rng.random(shape[0]) + 0.1
     design = Design.of(RowBlocks.of(A, block=4), weights)
     exact = attained(A, design.weights)
-    assert exact <= design.squared_norm <= (1 + 1e-12 if gram else 1.06) * exact
+    assert exact <= design.squared_norm <= 1.06 * exact
 
 
 def test_the_bound_is_that_of_the_whole():

@@ -47,15 +47,6 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(blocks, "BLOCK_BYTES", BLOCK * 8 * COLUMNS)
 
 
-@pytest.fixture(scope="module")
-def client():
-    with (
-        distributed.LocalCluster(n_workers=3, threads_per_worker=1, processes=False, dashboard_address=None) as workers,
-        distributed.Client(workers) as made,
-    ):
-        yield made
-
-
 def on_dask(array, chunks):
     return da.from_array(array, chunks=(chunks, *array.shape[1:]))
 

@@ -84,9 +84,8 @@ def numbered(cv, y):
 
 
 @pytest.fixture(scope="module")
-def address():
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as made:
-        yield made.scheduler_address
+def address(cluster):
+    return cluster.scheduler_address
 
 
 def test_preparations_are_those_of_scikit_learn_for_the_training_rows_of_every_fold():
