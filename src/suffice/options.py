@@ -19,8 +19,7 @@ BUDGETS = ("max_evaluations", "max_work", "max_seconds", "target_cost")  # these
 class Options:
     """How to search, how accurately, and when to stop.
 
-    Radii are fractions of the box; a parameter with an infinite bound is measured in units of max(1, |theta0|). With
-    `tune(scale=...)` they are in units of `scale`.
+    Radii are fractions of the box; a parameter with an infinite bound is measured in units of max(1, |theta0|).
     """
 
     max_evaluations: int = 100  #: evaluations at most, refinements included

@@ -50,15 +50,9 @@ class Status(Enum):
     @property
     def can_go_on(self) -> bool:
         """Whether a search that ended this way goes on if it is given more of a budget, or another chance."""
-        return self in _UNFINISHED
+        ended = (Status.ACCURACY, Status.KINK, Status.NOT_FINITE, Status.OVERTAKEN)
+        return not self.success and self not in ended
 
-
-_UNFINISHED = frozenset(
-    {
-        Status.RUNNING, Status.MAX_EVALUATIONS, Status.MAX_WORK, Status.MAX_SECONDS, Status.STOPPED, Status.INTERRUPTED,
-        Status.TERMINATED, Status.JOURNAL, Status.FAILED,
-    }
-)  # fmt: skip
 
 SETTLED = 1e-4  # of F, or of what F is elsewhere: an interval so narrow leaves nothing worth deciding
 

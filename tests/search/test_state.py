@@ -121,26 +121,3 @@ def test_a_box_as_wide_as_the_numbers_themselves():
     scaling = Scaling.of(np.array([0.0]), (-1.5e308, 1.5e308))
     theta = scaling.to_theta(scaling.to_u(np.array([0.0])))
     assert np.isfinite(theta).all()
-
-
-@pytest.mark.parametrize(
-    ("scale", "error", "message"),
-    [
-        ("a", TypeError, "scale must be numeric"),
-        ([1.0], ValueError, r"scale must be a number or have shape \(2,\)"),
-        ([1.0, 0.0], ValueError, "scale must be positive and finite"),
-        (-1.0, ValueError, "scale must be positive and finite"),
-        ([1.0, np.inf], ValueError, "scale must be positive and finite"),
-        ([1.0, np.nan], ValueError, "scale must be positive and finite"),
-    ],
-)
-def test_a_scale_that_is_no_unit_is_refused(scale, error, message):
-    with pytest.raises(error, match=message):
-        Scaling.of(np.zeros(2), None, scale)
-
-
-def test_a_scale_takes_the_place_of_the_units_and_the_box_stays_exact():
-    scaling = Scaling.of(np.array([0.1, 0.1]), ([0.0, -np.inf], [0.3, np.inf]), [1e-3, 7.0])
-    assert scaling.unit.tolist() == [1e-3, 7.0]
-    assert scaling.to_theta(scaling.high)[0] == 0.3 and scaling.to_theta(scaling.low)[0] == 0.0
-    np.testing.assert_allclose(scaling.to_theta(scaling.to_u(np.array([0.2, 3.0]))), [0.2, 3.0], rtol=1e-14)

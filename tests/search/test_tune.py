@@ -1150,23 +1150,6 @@ def test_a_start_nearer_to_a_bound_than_the_final_radius_gets_where_it_should(fu
     assert (result.theta[on_bound] == np.array(expected)[on_bound]).all()
 
 
-def test_parameters_of_very_different_units_are_found_with_a_scale():
-    """A capacitance of picofarads beside a resistance: a step of 0.1 farads tells nothing about either."""
-
-    def circuit(x):
-        t = np.linspace(0.1, 3.0, 12) * 1e-9
-        return np.exp(-t / (x[0] * x[1])) + 0.1 * x[1] / 1e3 - np.exp(-t / (2.2e-12 * 470.0)) - 0.047
-
-    start, options = [1e-12, 300.0], Options(max_evaluations=150)
-    result = tune(exact(circuit), start, scale=[1e-12, 100.0], options=options)
-    np.testing.assert_allclose(result.theta, [2.2e-12, 470.0], rtol=1e-3)
-    units = Tuner(start, scale=[1e-12, 100.0]).search.setting.scaling.unit
-    assert (
-        Tuner.from_state(Tuner(start, scale=[1e-12, 100.0]).state()).search.setting.scaling.unit.tolist()
-        == units.tolist()
-    )
-
-
 def test_an_f_that_falls_for_ever_ends_with_the_budget():
     def falling(theta):
         return [1.0 - 1e-4 * math.asinh(theta[0])]

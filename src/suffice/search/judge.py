@@ -117,7 +117,7 @@ def next_rho(rho: float, final: float) -> float:
 
 def answered(pending: Pending, evaluation: Evaluation, floors: Floors, options: Options) -> tuple[Floors, Sample]:
     """The point of an evaluation that was waited for, a new one or one that is more accurate than before, and the
-    floors. One that has missed its request may be refined once; not at all where the oracle is at its"""
+    floors. One that has missed its request may be refined once; not at all where the oracle is at its limit."""
     old, accuracy = pending.refines, achieved(evaluation, options)
     if old is None:
         futile = 0 if accuracy <= pending.within else 2 if len(floors) >= SEVERAL else 1
@@ -136,6 +136,6 @@ def exhausted(point: Sample, setting: Setting) -> bool:
 
 
 def askable(within: float, setting: Setting) -> float:
-    """The request, but for nothing that the oracle has shown to be beyond its"""
+    """The request, but for nothing that the oracle has shown to be beyond it."""
     floors = setting.ledger.floors
     return max(within, min(floors)) if len(floors) >= SEVERAL else within

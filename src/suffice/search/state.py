@@ -28,7 +28,7 @@ WARM_POOL = 20  # how many points keep solutions and Jacobians after they have l
 @dataclass(frozen=True)
 class Scaling:
     """Search coordinates u: a finite box becomes [0, 1]; with an infinite bound, theta0 is 0 and the unit max(1,
-    |theta0|). A `scale` of the user's own takes the place of these units, box or not."""
+    |theta0|)."""
 
     lower: Array
     upper: Array
@@ -36,16 +36,15 @@ class Scaling:
     unit: Array
 
     @classmethod
-    def of(cls, theta0: Array, bounds: Any, scale: Any = None) -> Scaling:
-        """From `bounds` = (lower, upper), each a number, a vector or None; None for no bounds at all. `scale` is the
-        unit of each parameter, or of all."""
+    def of(cls, theta0: Array, bounds: Any) -> Scaling:
+        """From `bounds` = (lower, upper), each a number, a vector or None; None for no bounds at all."""
         lower, upper = _bounds(bounds, len(theta0))
         with np.errstate(over="ignore"):
             width = upper - lower
         boxed = np.isfinite(width)  # a box too wide for its width to be a number is none
         theta0 = np.clip(theta0, lower, upper)
         open_size = float(np.max(np.abs(theta0[~boxed]), initial=1.0))
-        unit = np.where(boxed, width, open_size) if scale is None else _scale(scale, len(theta0))
+        unit = np.where(boxed, width, open_size)
         return cls(lower, upper, np.where(boxed, lower, theta0), unit)
 
     @cached_property
@@ -196,11 +195,6 @@ class Strategy(Protocol):
         """How far from the incumbent it looks next."""
         ...
 
-    @property
-    def rho(self) -> float:
-        """How near it would look at this stage."""
-        ...
-
     def decide(self, setting: Setting) -> Strategy:
         """Think until an evaluation is pending or the search has ended."""
         ...
@@ -302,13 +296,6 @@ def remembered(u: Array, seen: Sequence[Evaluation], scaling: Scaling) -> tuple[
     known = [Sample(scaling.to_u(one.point), one) for one in seen if one.failure is None]
     elsewhere = [point for point in known if not np.array_equal(point.u, u)]
     return pooled((), sorted(elsewhere, key=lambda point: -norm(point.u - u)))
-
-
-def _scale(scale: Any, m: int) -> Array:
-    unit = _each(scale, "scale", m)
-    if not (np.isfinite(unit) & (unit > 0.0)).all():
-        raise ValueError(f"scale must be positive and finite, got {scale!r}")
-    return unit
 
 
 def _bounds(bounds: Any, m: int) -> tuple[Array, Array]:

@@ -20,13 +20,7 @@ from suffice.arrays import Array, norm
 from suffice.evaluation import Evaluation
 from suffice.result import Purpose, Status
 from suffice.search import by_derivatives, looks
-from suffice.search.accuracy import (
-    REFINEMENT,
-    achieved,
-    by_policy,
-    first_look,
-    for_model,
-)
+from suffice.search.accuracy import REFINEMENT, achieved, by_policy, first_look, for_model
 from suffice.search.geometry import elsewhere, farthest, first_points, improving_point, point_to_replace
 from suffice.search.judge import (
     ETA2,

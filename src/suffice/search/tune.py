@@ -42,7 +42,6 @@ def tune(
     *,
     starts: Iterable[Any] | None = None,
     bounds: Any = None,
-    scale: Any = None,
     options: Options | None = None,
     callback: Callback | None = None,
     journal: JournalLike | None = None,
@@ -59,10 +58,6 @@ def tune(
 
     `theta0` is where the search starts: a vector, or a dictionary of named parameters if the objective has a space.
     `bounds` is a pair of vectors, the lower and the upper ends; `options` are `suffice.Options`.
-
-    `scale` is the unit of each parameter (a positive vector, or one number), in which `initial_radius` and
-    `final_radius` are measured: a step of one unit should change F noticeably. Without it the unit is the width of the
-    box, and max(1, |theta0|) for a parameter with an infinite bound, which serves badly if theta is, say, 1e-12.
 
     `starts` are more starts; theta0, if it is given too, comes first. The search is local, so each may find another
     minimiser. All go on side by side, one evaluation each in turn, until they end, until one is on target, or until a
@@ -88,7 +83,7 @@ def tune(
     """
     space = space_of(objective)
     box = space.bounds if space is not None and bounds is None else bounds
-    given: dict[str, Any] = {"bounds": box, "scale": scale, "options": options, "seen": seen, "strategy": strategy}
+    given: dict[str, Any] = {"bounds": box, "options": options, "seen": seen, "strategy": strategy}
     given["lower_bound"] = offered(objective, "lower_bound")
     tuners = [Tuner(theta, **given) for theta in _starts(theta0, starts, space)]
     run = _run(tuners, objective, callback, tuners[0].options, starts is not None)
@@ -116,13 +111,7 @@ def resume(
     other option has to be as it was. A run that has ended is not run again.
     """
     with _book(journal) as book:
-        cause = None
-        try:
-            contents = book.open()
-        except JournalError as error:
-            if not isinstance(error.__cause__, OSError):
-                raise
-            contents, cause = book.look(), error  # a finished run may be looked at where nobody may write
+        contents = book.open()
         tuners, listed, before = _taken_up(contents, options, problem, strategy)
         options = before if options is None else options
         run = _run(tuners, problem, callback, options, listed)
@@ -130,8 +119,6 @@ def resume(
         run.replay(options)
         if all(tuner.done for tuner in run.tuners):
             return run.result()
-        if cause is not None:
-            raise cause
         contents.warn_of_versions()
         book.event(what="resumed", evaluations=contents.answers, dropped_bytes=contents.torn, versions=versions())
         return run.go()

@@ -26,7 +26,7 @@ from suffice.search import many
 from suffice.search.judge import answered
 from suffice.search.state import Begin, Judged, Ledger, Sample, Scaling, Setting, Strategy
 
-STATE_FORMAT = "suffice tuner 2"
+STATE_FORMAT = "suffice tuner 3"
 MOST_RECORDED = 1000  # parameters up to which records have theta
 
 CONSEQUENCES = {
@@ -154,7 +154,7 @@ class Tuner:
     """The search as ask and tell, for those who run their evaluations themselves.
 
     `lower_bound(theta)`, if there is one, is at most F(theta) and costs nothing, such as a penalty known exactly: steps
-    that it proves to be worse than the incumbent are never asked for. `bounds`, `scale`, `seen` and `strategy` are
+    that it proves to be worse than the incumbent are never asked for. `bounds`, `seen` and `strategy` are
     those of `tune`.
     """
 
@@ -165,7 +165,6 @@ class Tuner:
         theta0: Any,
         *,
         bounds: Any = None,
-        scale: Any = None,
         options: Options | None = None,
         lower_bound: Callable[[Array], float] | None = None,
         seen: Sequence[Evaluation] = (),
@@ -179,7 +178,7 @@ class Tuner:
         for name, value in (("lower_bound", lower_bound), ("strategy", strategy)):
             if value is not None and not callable(value):
                 raise TypeError(f"{name} must be callable, got {value!r}")
-        scaling = Scaling.of(theta, bounds, scale)
+        scaling = Scaling.of(theta, bounds)
         setting = Setting(scaling, Options() if options is None else options, lower_bound)
         inside = np.clip(theta, scaling.lower, scaling.upper)
         if not np.array_equal(inside, theta):
@@ -187,8 +186,7 @@ class Tuner:
             warnings.warn(
                 f"theta0 = {theta.tolist()} lies outside its bounds, starting from {inside.tolist()}", stacklevel=level
             )
-        box = {"bounds": (scaling.lower, scaling.upper), "scale": None if scale is None else scaling.unit}
-        self._arguments = {"theta0": inside, **box, "seen": tuple(seen)}
+        self._arguments = {"theta0": inside, "bounds": (scaling.lower, scaling.upper), "seen": tuple(seen)}
         self.search = Search.begin(inside, setting, many.begin if strategy is None else strategy, seen)
         self._asked_at: float | None = None
         self._detail = ""
