@@ -4,7 +4,6 @@ kernel of kernel machines, by cross-validation; `ElasticNetGLM` is an estimator 
     adapters, estimators, table, glm   what is known of estimators: one row each, from penalties to words and back
     certify                            how far a fitted estimator is from what it minimises
     folds, _structure, splits, _target rows, weights of them and a model as a lower-level problem
-    _rows                              rows that stay where they are: in blocks, on a cluster
     penalties, scores                  what is searched, in whose words, and which score is optimised
     kernel_adapters                    machines whose kernel is tuned along with their strength
     _search, _preparation              what is asked for, and what follows from it before a search

@@ -30,12 +30,11 @@ from suffice.rows import given
 from suffice.rows.given import Place, counted, here, in_main_memory, read_by_sklearn
 from suffice.rows.gram import fits_array
 from suffice.search.bilevel import BilevelProblem
-from suffice.sklearn._rows import STEPS, prepares_rows
 from suffice.sklearn._target import inside, transforms_target
 from suffice.sklearn.adapters import find_adapter, misunderstood
 from suffice.sklearn.penalties import FeatureGroups, PenaltySpace, split_pipeline, step_to
 from suffice.sklearn.scores import scorer_of, scoring_name
-from suffice.sklearn.splits import SearchData, Split
+from suffice.sklearn.splits import STEPS, SearchData, Split, prepares_rows
 
 ON_DEVICES = "LogisticRegression (two classes, any solver but liblinear), ElasticNet, Lasso and Ridge (one target)"
 LARGEST_TARGET = 1e150  # the sum of squares of so many is finite

@@ -41,17 +41,13 @@ class Columns:
         """Features, and the offset of every row."""
         if not self.special:
             return X, None
-        if self.offset is None and self.exposure is None:
-            return X[:, self.features], None
-        offset = np.zeros(X.shape[0])
-        if self.offset is not None:
-            offset = offset + column(X, self.offset)
+        parts = [] if self.offset is None else [column(X, self.offset)]
         if self.exposure is not None:
             exposure = column(X, self.exposure)
             if not (exposure > 0.0).all():
                 raise ValueError(f"exposure must be positive, got {float(exposure.min())!r}")
-            offset = offset + np.log(exposure)
-        return X[:, self.features], offset
+            parts.append(np.log(exposure))
+        return X[:, self.features], np.sum(parts, axis=0) if parts else None
 
     def survival(self, X: Any) -> tuple[Array | None, Array | None]:
         """Strata and entries of rows, for Cox's model."""
@@ -73,28 +69,26 @@ class Columns:
 
 @dataclass(frozen=True)
 class Structure:
-    """Factors of the penalties, or None; which weights must not be negative, or None."""
+    """Factors of the penalties, and which weights must not be negative: one for all or one each."""
 
-    factors: Any = None
-    positive: Any = None
+    factors: Any = 1.0
+    positive: Any = False
 
     @property
     def plain(self) -> bool:
-        return self.factors is None and self.positive is None
+        return np.ndim(self.factors) == 0 and not np.any(self.positive)
 
     def l1_max(self, gradient: Array) -> float:
         """The smallest l1 for which zeros are optimal where this is the gradient, as far as weights are penalised."""
-        pull = np.abs(gradient) if self.positive is None else np.where(self.positive, -gradient, np.abs(gradient))
-        if self.factors is not None:
-            pull = np.where(self.factors > 0.0, pull / np.where(self.factors > 0.0, self.factors, 1.0), 0.0)
-        return float(max(np.max(pull), 0.0))
+        pull, u = np.where(self.positive, -gradient, np.abs(gradient)), np.broadcast_to(self.factors, gradient.shape)
+        return float(max(np.max(np.divide(pull, u, out=np.zeros_like(pull), where=u > 0.0)), 0.0))
 
     def problem(self, model: Callable[[float], Any], l1: Any, l2: Any, floor: float, size: int) -> Composite:
         """The problem at these penalties, one for all features or one each; `floor` stands in for no l2."""
         if not isinstance(l1, np.ndarray):
             positive(l1, "l1", zero=True)
-        u = 1.0 if self.factors is None else self.factors
-        made = penalised(model, l1 * u, l2 * u, floor, size)
-        if self.positive is None:
+        made = penalised(model, l1 * self.factors, l2 * self.factors, floor, size)
+        if not np.any(self.positive):
             return made
-        return replace(made, prox=BoxL1(np.broadcast_to(l1 * u, size), np.where(self.positive, 0.0, -math.inf)))
+        lower = np.broadcast_to(np.where(self.positive, 0.0, -math.inf), size)
+        return replace(made, prox=BoxL1(np.broadcast_to(l1 * self.factors, size), lower))

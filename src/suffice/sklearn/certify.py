@@ -114,7 +114,8 @@ def seen_by_the_last(pipeline: Pipeline, X: Any, y: Any) -> Any:
     """The rows that the last step of a fitted pipeline was fitted to; `CannotTellError` if that is not certain."""
     for _, step in pipeline.steps:
         refuse(hasattr(step, "fit_resample"), f"{type(step).__name__} has changed the rows of the training data")
-    own = [part for _, step in pipeline.steps[:-1] for part in _parts(step) if _has_its_own_way(part)]
+    parts = [part for _, step in pipeline.steps[:-1] for part in _parts(step) if hasattr(part, "fit_transform")]
+    own = [part for part in parts if _way(type(part)) is not _way(TransformerMixin)]
     for part in own:
         other = f"{type(part).__name__} may have given other rows to the training than it gives now: {_WAY_OUT}"
         refuse(name_of(type(part)) not in REPLAYED, other)
@@ -136,10 +137,6 @@ def _parts(step: Any) -> list[Any]:
         if isinstance(step, kind) and _way(type(step)) is _way(kind):
             return [part for _, one, *_ in getattr(step, name) for part in _parts(one)]
     return [] if step is None or isinstance(step, str) else [step]  # "passthrough", "drop"
-
-
-def _has_its_own_way(step: Any) -> bool:
-    return hasattr(step, "fit_transform") and _way(type(step)) is not _way(TransformerMixin)
 
 
 def _way(kind: type) -> Any:

@@ -26,7 +26,7 @@ from suffice.arrays import Array
 from suffice.models.margin_losses import LOGISTIC, SQUARED, Squared
 from suffice.rows.gram import as_array
 from suffice.sklearn import adapters
-from suffice.sklearn._structure import Structure
+from suffice.sklearn._structure import Columns, Structure
 from suffice.sklearn.adapters import SCORES_OF, SQUARES, Adapter, Fold, Objective, by_liblinear, refuse
 from suffice.sklearn.folds import Intercept, Learner, LinearFold, SeveralTargets
 from suffice.solvers.solution import Solution
@@ -161,10 +161,13 @@ class LinearEstimator(Adapter):
         """The constant of an intercept that is a column."""
         return float(getattr(estimator, "intercept_scaling", 1.0))
 
-    def structure(self, estimator: Any, features: int) -> Structure | None:
+    def columns(self, estimator: Any, count: int) -> Columns:
+        """What the columns of X are."""
+        return Columns(count)
+
+    def structure(self, estimator: Any, features: int) -> Structure:
         """What is asked of weights besides one penalty for all."""
-        positive = getattr(estimator, "positive", False)
-        return Structure(positive=np.ones(features, dtype=bool)) if positive else None
+        return Structure(positive=bool(getattr(estimator, "positive", False)))
 
     def learner(self, estimator: Any, y: Array, classes: Any) -> Any:
         """The loss of these targets, or the model."""
@@ -172,8 +175,9 @@ class LinearEstimator(Adapter):
 
     def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Fold:
         learner, kind = self.learner(estimator, y, classes), self.kind(estimator)
-        structure = self.structure(estimator, X.shape[1])
-        return LinearFold(X, y, learner, weights, kind, self.scaling(estimator), structure=structure)
+        columns = self.columns(estimator, X.shape[1])
+        structure = self.structure(estimator, len(columns.features))
+        return LinearFold(X, y, learner, weights, kind, self.scaling(estimator), columns=columns, structure=structure)
 
     def finish(self, estimator: Any, fold: Any, solution: Solution) -> None:
         for name, attribute in self.leaves.items():
@@ -221,11 +225,15 @@ class LinearEstimator(Adapter):
         psi = self.proven_loss(estimator)
         targets = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
         refuse(targets.ndim != 1, "it has several targets")
-        coef, b = dense(estimator.coef_), np.array(np.ravel(estimator.intercept_), dtype=np.float64)
+        coef, b = (np.array(as_array(one), dtype=np.float64) for one in (estimator.coef_, estimator.intercept_))
+        b = b.ravel()
         if classes is None:
             targets = targets.astype(np.float64)
         else:
-            check_labels(targets, classes)
+            strange = targets[~np.isin(targets, classes)]
+            if len(strange):
+                known = ", ".join(map(str, classes))
+                raise ValueError(f"y holds the label '{strange[0]}', and the model was fitted to {known}")
             weights = class_weighted(estimator, targets, weights, getattr(self, "by_rows", False))
             targets = numbered(targets, classes)
         penalties = self.penalties(estimator, weights)
@@ -244,10 +252,6 @@ def _chosen(estimator: Any, word: str) -> float:
     values = np.unique([0.0 if one is None else float(one) for one in np.ravel(value)])
     refuse(len(values) != 1, f"it has several values of {word}")
     return float(values[0])
-
-
-def dense(coef: Any) -> Array:
-    return np.asarray(as_array(coef), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -311,13 +315,6 @@ def numbered(y: Any, classes: Any) -> Array:
         return np.where(np.asarray(y) == classes[1], 1.0, -1.0)
     numbers: Array = np.searchsorted(classes, y).astype(np.float64)
     return numbers
-
-
-def check_labels(y: Any, classes: Any) -> None:
-    strange = y[~np.isin(y, classes)]
-    if len(strange):
-        known = ", ".join(map(str, classes))
-        raise ValueError(f"y holds the label '{strange[0]}', and the model was fitted to {known}")
 
 
 def class_weighted(estimator: Any, y: Any, sample_weight: Array, by_rows: bool) -> Array:

@@ -30,9 +30,9 @@ from suffice.models.families import GAMMA, POISSON, NegativeBinomial, Tweedie
 from suffice.models.margin_losses import LOGISTIC, SQUARED
 from suffice.sklearn._final_fit import MOST_STEPS, OFF, solved
 from suffice.sklearn._structure import Columns, Structure
-from suffice.sklearn.adapters import Fold, Objective, refuse
+from suffice.sklearn.adapters import Objective, refuse
 from suffice.sklearn.estimators import STEPS, Leaves, Regression, make_known, numbered
-from suffice.sklearn.folds import Hazards, Intercept, LinearFold
+from suffice.sklearn.folds import Hazards, Intercept
 from suffice.sklearn.measures import concordance
 from suffice.solvers.solution import Outcome
 
@@ -54,18 +54,6 @@ def columns_of(estimator: Any, count: int, names: Any = None) -> Columns:
             raise ValueError(f"{parameter} must be the number of a column of X, or its name, got {given!r}")
         found[parameter] = int(given) % count
     return Columns(count, **found)
-
-
-def structure_of(estimator: Any, features: int) -> Structure:
-    """Penalty factors and bounds, checked."""
-    factors, positive = estimator.penalty_factors, np.asarray(estimator.positive)
-    if factors is not None:
-        factors = np.array(factors, dtype=np.float64)
-        if factors.shape != (features,) or not (np.isfinite(factors).all() and (factors >= 0.0).all()):
-            raise ValueError(f"penalty_factors must be {features} finite, non-negative numbers, one for each feature")
-    if positive.dtype != bool or positive.shape not in ((), (features,)):
-        raise ValueError(f"positive must be True, False, or {features} bools, one for each feature")
-    return Structure(factors, np.broadcast_to(positive, features) if positive.any() else None)
 
 
 def loss_of(estimator: Any) -> Any:
@@ -150,19 +138,33 @@ class GLMRow(Regression):
     def kind(self, estimator: Any) -> Intercept:
         return "free" if estimator.fit_intercept or estimator.family == "cox" else "none"
 
-    def fold(self, estimator: Any, X: Any, y: Array, weights: Array, classes: Any) -> Fold:
-        columns, psi, kind = columns_of(estimator, X.shape[1]), self.loss(estimator), self.kind(estimator)
-        structure = structure_of(estimator, len(columns.features))
-        return LinearFold(X, y, psi, weights, kind, columns=columns, structure=structure)
+    def columns(self, estimator: Any, count: int) -> Columns:
+        return columns_of(estimator, count)
+
+    def structure(self, estimator: Any, features: int) -> Structure:
+        factors, positive = self.factors(estimator)[0], np.asarray(estimator.positive)
+        known = factors.shape == (features,) and np.isfinite(factors).all() and (factors >= 0.0).all()
+        if estimator.penalty_factors is not None and not known:
+            raise ValueError(f"penalty_factors must be {features} finite, non-negative numbers, one for each feature")
+        if positive.dtype != bool or positive.shape not in ((), (features,)):
+            raise ValueError(f"positive must be True, False, or {features} bools, one for each feature")
+        return Structure(factors, positive)
+
+    def learner(self, estimator: Any, y: Array, classes: Any) -> Any:
+        return self.loss(estimator)
 
     def fitted(self, estimator: Any, coef: Any, intercept: Any, classes: Any) -> Any:
         if estimator.family == "binomial":
             estimator.classes_ = classes
         return super().fitted(estimator, coef, float(intercept), classes)
 
+    def factors(self, estimator: Any) -> tuple[Any, Any]:
+        factors = np.array(1.0 if estimator.penalty_factors is None else estimator.penalty_factors, dtype=np.float64)
+        return factors, factors
+
     def penalties(self, estimator: Any, weights: Array) -> tuple[Any, Any]:
-        factors = 1.0 if estimator.penalty_factors is None else np.asarray(estimator.penalty_factors, dtype=np.float64)
-        return float(estimator.l1) * factors, float(estimator.l2) * factors
+        of_l1, of_l2 = self.factors(estimator)
+        return float(estimator.l1) * of_l1, float(estimator.l2) * of_l2
 
     def objective(self, estimator: Any, y: Any, weights: Array) -> Objective:
         itself = "coef_radius_ says it of the fit itself"

@@ -173,8 +173,8 @@ class QuantileRow(Regression):
     def learner(self, estimator: Any, y: Array, classes: Any) -> Quantile:
         return smoothed(float(estimator.quantile), y)
 
-    def structure(self, estimator: Any, features: int) -> Structure | None:
-        return Structure(np.append(np.ones(features), 0.0)) if estimator.fit_intercept else None
+    def structure(self, estimator: Any, features: int) -> Structure:
+        return Structure(np.append(np.ones(features), 0.0)) if estimator.fit_intercept else Structure()
 
 
 class MultiTaskRow(Regression):
