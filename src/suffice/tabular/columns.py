@@ -14,7 +14,8 @@ made of nothing else, so they are the same for a table in memory, which is one p
   value of its own: text with more than 30 levels, more than half as many as rows; whole numbers all different under a
   name such as id, or that count the rows: n > 30 of them from 0 or 1 on, consecutive in the order of the rows, or dense
   (their range is below 3 n: n different numbers out of so few come about by counting, not by measuring). If they begin
-  elsewhere, they may be years or positions: they are used, with a warning.
+  elsewhere, they may be years or positions: they are used, with a warning. So are columns left out for their different
+  values that decide the target of held-out rows (`decisive`).
 
 There is a warning of columns that give the target away, too. A column does so if its levels (of 5 rows each, at least
 on average), or one interval of its numbers for each class, tell the class of 99.5 % of the rows, or if its correlation
@@ -26,14 +27,18 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.stats import rankdata
 
+from suffice.rows.sums import one_thread
 from suffice.tabular.entries import Array, Column, Kind, listed, quoted
+from suffice.tabular.preparation import preparation_of
 from suffice.tabular.settings import ColumnSettings
 
 WARNING = "warning: "  # how notes begin that nobody should overlook
@@ -54,6 +59,8 @@ WIDTH = 5_000  # columns that categories may become in all; matrices of this siz
 ONE_VALUE = "it has one value only"
 ROWS, COLUMNS = 5_000, 2_000  # how many are looked at for what tells the target
 SEPARATED, CORRELATED = 0.995, 0.999
+FOLDS = 4  # of a look at held-out rows
+HALF, TENTH, EXACT, SORTED = 0.5, 0.1, 1e-9, 0.99
 
 
 @dataclass(frozen=True)
@@ -159,21 +166,19 @@ class Summary:
 
 def features(
     columns: Mapping[str, Summary], wish: ColumnSettings, notes: list[str]
-) -> tuple[list[str], dict[str, int], list[str]]:
+) -> tuple[list[str], dict[str, int], list[Summary]]:
     """Numeric columns, categorical ones with the number of their levels, and those in which every row has a value of
-    its own, which are left out."""
+    its own."""
     numeric: list[str] = []
     levels: dict[str, int] = {}
-    doubtful: list[str] = []
+    doubtful: list[Summary] = []
     for name, column in columns.items():
-        left_out = f"column {quoted(name)} is left out:"
         kept = bool({name, column.origin} & {*wish.keep}) or name in wish.categorical or bool(column.origin)
         if no_use := column.useless:
             if not (column.origin and no_use == ONE_VALUE):  # a year that all dates share is nothing to tell of
-                notes.append(f"{left_out} {no_use}")
-        elif not kept and (reason := column.identifying):
-            notes.append(f"{left_out} {reason} (--keep uses it)")
-            doubtful.append(name)
+                notes.append(f"column {quoted(name)} is left out: {no_use}")
+        elif not kept and column.identifying:
+            doubtful.append(column)
         elif column.kind == "text" or name in wish.categorical:
             levels[name] = column.categories
         else:
@@ -249,3 +254,67 @@ def _told_number(x: Array, y: Array, *, averaged: bool) -> str:
         return ""
     correlation = float(np.corrcoef(x, y)[0, 1])
     return f"has correlation {correlation:.5f} with the target" if abs(correlation) > CORRELATED else ""
+
+
+# Looks at held-out rows
+
+
+@one_thread()
+def held_out(models: list[Any], X: Array, y: Array) -> list[Array]:
+    """Predictions of rows that follow each other, by models of the others."""
+    from sklearn.model_selection import KFold, cross_val_predict
+
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # a look need not converge
+        return [np.minimum(cross_val_predict(model, X, y, cv=KFold(FOLDS)), 1e100) for model in models]
+
+
+def by_squares(X: Array, y: Array) -> list[Array]:
+    """Such predictions by ridge regression with a few penalties."""
+    from sklearn.linear_model import Ridge
+
+    return held_out([Ridge(len(y) * penalty) for penalty in 10.0 ** np.arange(-8.0, 3.0)], X, y)
+
+
+def share_of_mean(made: list[Array], y: Array) -> float:
+    """The least squared error, as a share of the mean's."""
+    return min(float(np.sum((one - y) ** 2) / max(np.sum((y - y.mean(axis=0)) ** 2), 1e-300)) for one in made)
+
+
+def decisive(look: Any, y: Array, classes: bool, doubtful: list[Summary], numeric: list[str], levels: Any) -> Any:
+    """Notes on columns that are left out, or moved from there to the others since they decide the target of some rows.
+    Text does if it halves the error of rows held out at random. A counter, of which rows in a file that is sorted by
+    the target are predicted as well, has to bring the error of each quarter of the numbers, by the other three, to a
+    tenth; the rows in its order must not be sorted, and its name not say that it numbers rows."""
+    code = np.unique(y, return_inverse=True)[1]
+    Y = (code[:, None] == np.unique(code) if classes else y).astype(float)
+    for column in doubtful:
+        name, reason, text = column.name, column.identifying, column.kind == "text"
+        note, named = f"is left out: {reason} (--keep uses it)", bool(IDENTIFIER.search(name))
+        tried = (numeric, [*levels, name]) if text else ([*numeric, name], [*levels])
+        told = not text or look[name].duplicated(keep=False).mean() > HALF
+        if told:
+            order = np.random.default_rng(0).permutation(len(y)) if text else np.argsort(look[name].to_numpy())
+            pair = [preparation_of(a, tuple(b), len(y), dense=True) for a, b in ((numeric, [*levels]), tried)]
+            made = [np.c_[np.zeros(len(y)), step.fit_transform(look)][order] for step in pair]
+            before, after = (share_of_mean(by_squares(X, Y[order]), Y[order]) for X in made)
+            errors = f"held-out rows have {after:.2g} of the mean's squared error with it, {before:.2g} without it"
+            told = before > EXACT and after <= HALF * before
+        if told and text:
+            note = f"is used, {reason}: {errors} (--drop leaves it out)"
+            levels[name] = column.categories
+        elif told and not named and after <= TENTH * before and not _sorted((code if classes else y)[order], classes):
+            drop = f"if it only numbers rows, leave it out with --drop {quoted(name)}"
+            note = f"is used, though {reason}: {errors}; {drop}"
+            numeric.append(name)
+        elif told:
+            note += f"; {errors}, as where rows are in an order that tells the target"
+        yield f"{WARNING if told and not text and not named else ''}column {quoted(name)} {note}"
+
+
+def _sorted(y: Array, classes: bool) -> bool:
+    """Whether the rank correlation with the place is nearly that of sorted rows; of classes, in the order of their
+    mean places."""
+    place = np.arange(len(y))
+    rank = rankdata((np.bincount(y, weights=place) / np.bincount(y))[y] if classes else y)
+    return bool(abs(np.corrcoef(place, rank)[0, 1]) >= SORTED * np.corrcoef(place, np.sort(rank))[0, 1])

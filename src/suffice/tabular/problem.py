@@ -23,7 +23,7 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
 
 from suffice.sklearn.adapters import find_adapter
-from suffice.tabular.columns import ROWS, WIDTH, columns_for, features, most_levels, telling
+from suffice.tabular.columns import ROWS, WIDTH, columns_for, decisive, features, most_levels, telling
 from suffice.tabular.entries import Array, TableError, listed, quoted
 from suffice.tabular.parts import AnyTable
 from suffice.tabular.preparation import preparation_of
@@ -31,7 +31,7 @@ from suffice.tabular.reading import open_table
 from suffice.tabular.settings import MODELS, SIGNED, Settings, Task, estimator_of
 from suffice.tabular.table import Recipe
 from suffice.tabular.targets import ENTRIES, Target, as_counts, target_of
-from suffice.tabular.targets import ROWS as ROWS_OF_COUNTS
+from suffice.tabular.targets import ROWS as ROWS_OF_LOOKS
 
 LOG_LOSS = "neg_log_loss"
 DENSE = 40_000_000  # entries up to which the prepared table is a dense matrix; a search then takes some 3 GB
@@ -94,12 +94,17 @@ def pose(table: AnyTable, settings: Settings) -> TableProblem:
     used = [name for name in table.names if name not in unused]
     summaries = {one.name: one for one in table.summaries(used, rows) if one.origin not in unused}
     numeric, levels, doubtful = features(summaries, settings, notes)
+    width = 2 * len(numeric) + sum(levels.values())
+    if doubtful and model != "cox":
+        most = max(1 if one.kind == "numeric" else one.categories for one in doubtful)
+        some = sample(rows, min(ROWS_OF_LOOKS, max(200, ENTRIES // (width + most))))
+        look = table.frame([*numeric, *levels, *(one.name for one in doubtful)], some)
+        notes += decisive(look, target.y_of(some), target.task == "classification", doubtful, numeric, levels)
     if not numeric and not levels:
-        hint = f": --keep uses {listed(doubtful)}" if doubtful else ""
+        hint = f": --keep uses {listed([one.name for one in doubtful])}" if doubtful else ""
         raise TableError(f"there is no column to learn from besides the target{hint}")
     if target.counts:
-        width = 2 * len(numeric) + sum(levels.values())
-        some = sample(rows, min(ROWS_OF_COUNTS, max(200, ENTRIES // width)))
+        some = sample(rows, min(ROWS_OF_LOOKS, max(200, ENTRIES // width)))
         look = table.frame([*numeric, *levels], some), target.y_of(some).astype(np.float64)
         before = preparation_of(numeric, tuple(levels), WIDTH, dense=True)
         target = as_counts(target, settings.target, look, before, notes)
