@@ -181,8 +181,8 @@ class Logistic(Labelled):
         # psi'' = p (1 - p) falls with |margin|: it is largest at the end nearer to 0, or at 0 if that lies between.
         xp = namespace(m)
         nearest = xp.where(m * n > 0.0, xp.minimum(xp.abs(m), xp.abs(n)), 0.0)
-        p = sigmoid(nearest)
-        return p * (1.0 - p)
+        q = sigmoid(-nearest)  # at most 1/2, so that 1 - q cancels nothing
+        return q * (1.0 - q)
 
     def second(self, m: Array, y: Array) -> Array:
         return sigmoid(m) * sigmoid(-m)
