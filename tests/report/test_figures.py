@@ -45,7 +45,7 @@ CURVE = {
     "count": [5, 5],
 }
 PATHS = [{"name": HOSTILE, "output": "a", "values": [float(k), 1.0, 2.0]} for k in range(12)]
-MARGINS = {"kind": "margins", "edges": [-1.0, 0.0, 1.0], "labels": ["a", HOSTILE], "counts": [[1, 2], [3, 4]]}
+MARGINS = {"kind": "margins", "curves": [{**CURVE, "predicted": [-3.0, 2.0]}]}
 COEFFICIENTS = {"names": [HOSTILE, "b"], "outputs": ["one", "two"], "values": [[1.0, 2.0], [3.0, -4.0]]}
 FIGURES = {
     **{f"path of {count}": figures.path(trace(count)) for count in (1, 2, 3)},

@@ -76,4 +76,5 @@ def test_weights_count_and_what_is_not_finite_is_not_measured():
 
 def test_numbers_for_people():
     assert as_text("accuracy", 0.97654) == "97.65 %" and as_text("rmse", 27_233.4) == "27,233"
+    assert as_text("rmse", 131.4, 2) == "131" and as_text("rmse", 1.314, 2) == "1.3"
     assert as_text("r2", -0.0002673) == "0.000" and as_text("mae", 0.12345) == "0.1235"

@@ -187,7 +187,9 @@ def test_a_model_without_probabilities_shows_its_margins():
     X, y = classification()
     search = SufficeSearchCV(LinearSVC(dual=False, tol=1e-10), {"l2": (1e-4, 1.0)}, cv=3, options=FEW).fit(X, y)
     data = collect(search, X, y, about={})
-    assert data["calibration"]["kind"] == "margins" and np.sum(data["calibration"]["counts"]) == 120
+    (curve,) = data["calibration"]["curves"]
+    assert data["calibration"]["kind"] == "margins" and sum(curve["count"]) == 120 and curve["predicted"][0] < 0.0
+    assert curve["label"] == str(search.classes_[1]) and curve["observed"][-1] > curve["observed"][0]
     assert [*data["measures"]["scores"]] == ["neg_squared_hinge"] and data["measures"]["same_folds"]
 
 

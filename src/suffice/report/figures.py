@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -136,9 +135,10 @@ def _plane(shown: Trace, chosen: list[int]) -> Panel:
 
 def _parallel(shown: Trace, chosen: list[int]) -> Panel:
     """One line per evaluation on parallel axes of [0, 1], in shades by rank, the best one last."""
-    u = np.array([np.log10(v) if log else v for v, log in zip(shown.points.T, shown.logarithmic, strict=True)])[
-        chosen
-    ].T
+    u = np.stack(
+        [np.log10(v) if shown.logarithmic[k] else v for k, v in zip(chosen, shown.points.T[chosen], strict=True)],
+        axis=1,
+    )
     low, span = u.min(axis=0), np.ptp(u, axis=0)
     u = np.where(span > 0.0, (u - low) / np.where(span > 0.0, span, 1.0), 0.5)
     order, places, texts = np.argsort(-shown.high, kind="stable"), np.arange(len(chosen)), _hover_texts(shown)
@@ -268,56 +268,41 @@ def regularisation_path(found: dict[str, Any]) -> Panel:
         look = (LINES[k], True, 1.6) if named else (PALE, False, 0.8)
         marks.append(Line(name, look[0], x, line["values"], texts, listed=look[1], width=look[2]))
     marks = [*marks[len(LINES) :], *marks[: len(LINES)]]  # the grey ones below
-    marks.append(_upright("best", 1.0, [value for line in found["lines"] for value in line["values"]]))
+    values = np.array([line["values"] for line in found["lines"]], dtype=np.float64)
+    ends = [float(values.min(initial=0.0)), float(values.max(initial=0.0))]
+    marks.append(Line("best", INK, [1.0, 1.0], ends, dash="dotted", width=1.2))
     words = "multiple of the best penalties", "coefficient"
     return Panel("", *words, marks, log_x=True, legend="outside", height=540)
 
 
 def calibration(found: dict[str, Any]) -> Panel:
-    """Reliability curves, margins per class, or predictions against the truth: whichever `found` holds."""
-    if found["kind"] == "reliability":
-        marks: list[Mark] = [_diagonal(0.0, 1.0)]
-        for k, curve in enumerate(found["curves"]):
-            p, share = np.array(curve["predicted"]), np.array(curve["observed"])
-            texts = [f"{count} rows\npredicted {a:.3f}\nobserved {b:.3f}"
-                     for count, a, b in zip(curve["count"], p, share, strict=True)]  # fmt: skip
-            bars = (np.array(curve["low"]), np.array(curve["high"])) if len(found["curves"]) <= 3 else None
-            marks.append(Line(_class(curve["label"]), LINES[k % len(LINES)], p, share, texts, "o", bars=bars))
-        words, unit = ("predicted probability", "share of rows of the class"), (-0.02, 1.02)
-        return Panel("", *words, marks, x_ends=unit, y_ends=unit, height=480)
-    if found["kind"] == "margins":
-        edges = np.array(found["edges"])
-        marks = []
-        for k, (label, counts) in enumerate(zip(found["labels"], found["counts"], strict=True)):
-            bins = zip(counts, pairwise(edges), strict=True)
-            texts = [f"{count} rows from {a:.3g} to {b:.3g}" for count, (a, b) in bins]
-            ends = np.stack([edges[:-1], np.zeros(len(counts)), edges[1:], counts], axis=1)
-            marks.append(Boxes(_class(label), LINES[k % len(LINES)], ends, texts, opacity=0.6))
-        marks.append(_upright("decision", 0.0, [0.0, *(one for counts in found["counts"] for one in counts)]))
-        return Panel("", "decision function, rows not seen in training", "rows", marks)
+    """The share of rows of a class by probability or decision value, or predictions against the truth."""
     if found["kind"] == "survival":
         raise ValueError("the predictions of a model of survival are risks, and no figure compares them with times")
-    true, predicted = found["true"], found["predicted"]
-    texts = [f"true {a:.4g}\npredicted {b:.4g}" for a, b in zip(true, predicted, strict=True)]
-    look: Any = {"symbol": "o", "joined": False, "size": 3.2, "opacity": 0.5}
-    marks = [
-        _diagonal(min(*true, *predicted), max(*true, *predicted)),
-        Line("row not seen in training", BLUE, true, predicted, texts, **look),
-    ]
-    return Panel("", "true", "predicted", marks, height=480)
+    if found["kind"] == "regression":
+        true, predicted = found["true"], found["predicted"]
+        texts = [f"true {a:.4g}\npredicted {b:.4g}" for a, b in zip(true, predicted, strict=True)]
+        look: Any = {"symbol": "o", "joined": False, "size": 3.2, "opacity": 0.5}
+        ends = min(*true, *predicted), max(*true, *predicted)
+        rows = Line("row not seen in training", BLUE, true, predicted, texts, **look)
+        return Panel("", "true", "predicted", [_diagonal(ends), rows], height=480)
+    marks = []
+    for k, curve in enumerate(found["curves"]):
+        p, share = curve["predicted"], curve["observed"]
+        texts = [f"{count} rows\npredicted {a:.3f}\nobserved {b:.3f}"
+                 for count, a, b in zip(curve["count"], p, share, strict=True)]  # fmt: skip
+        bars = (np.array(curve["low"]), np.array(curve["high"])) if len(found["curves"]) <= 3 else None
+        name = f"class {cut(curve['label'])}"
+        marks.append(Line(name, LINES[k % len(LINES)], np.array(p), np.array(share), texts, "o", bars=bars))
+    words, unit = ("predicted probability", "share of rows of the class"), (-0.02, 1.02)
+    if found["kind"] == "margins":
+        line = Line("decision", INK, [0.0, 0.0], [0.0, 1.0], dash="dotted", width=1.2)
+        return Panel("", "decision function", words[1], [line, *marks], y_ends=unit, height=480)
+    return Panel("", *words, [_diagonal((0.0, 1.0)), *marks], x_ends=unit, y_ends=unit, height=480)
 
 
-def _diagonal(low: float, high: float) -> Line:
-    return Line("perfect", GREY, [low, high], [low, high], dash="dotted")
-
-
-def _upright(name: str, x: float, values: Sequence[float]) -> Line:
-    """A dotted line from top to bottom."""
-    return Line(name, INK, [x, x], [min(values, default=0.0), max(values, default=1.0)], dash="dotted", width=1.2)
-
-
-def _class(label: str) -> str:
-    return f"class {cut(label)}"
+def _diagonal(ends: tuple[float, float]) -> Line:
+    return Line("perfect", GREY, ends, ends, dash="dotted")
 
 
 def coefficients(found: dict[str, Any], most: int = MOST_BARS) -> Panel:
@@ -334,7 +319,7 @@ def coefficients(found: dict[str, Any], most: int = MOST_BARS) -> Panel:
     height = 120 + max(1, len(names)) * (19 if len(outputs) == 1 else 12 + 9 * len(outputs))
     ticks = dict(zip(places.astype(float).tolist(), names, strict=True))
     ends = (-0.6, len(names) - 0.4)
-    marks.append(_upright("", 0.0, ends))
+    marks.append(Line("", INK, [0.0, 0.0], ends, dash="dotted", width=1.2))
     legend: Any = "inside" if len(outputs) > 1 else ""
     return Panel("", "coefficient", "", marks, y_ticks=ticks, y_ends=ends, legend=legend, height=height)
 

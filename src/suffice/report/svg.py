@@ -21,7 +21,7 @@ WIDE, NARROW = 1060, 350
 LETTER = 7.0  # the width of one, in pixels
 SHADES = 40  # of a colour bar
 PAINTS = {INK: "var(--ink)", "#000000": "var(--ink)", GREY: "var(--grey)", PALE: "var(--pale)"}
-DASHES = {"solid": "", "dashed": ' stroke-dasharray="6 4"', "dotted": ' stroke-dasharray="2 3"'}
+DASHES = {"solid": "", "filled": "", "dashed": ' stroke-dasharray="6 4"', "dotted": ' stroke-dasharray="2 3"'}
 POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 SHAPES: dict[str, Any] = {  # corners around a point, in units of the size; others are circles
     "^": [(0, -1.1), (1, 0.8), (-1, 0.8)],
@@ -177,19 +177,15 @@ def _colour_bar(scale: Scale, x: float, end: float, top: float, bottom: float) -
 def legend(panels: Sequence[Panel], width: float) -> list[str]:
     """The names of marks, once each, with samples, in rows of this width."""
     samples: dict[str, str] = {}
-    for mark in (mark for panel in panels for mark in panel.marks):
-        colour = _paint(mark.colour)
-        if not mark.name:
-            continue
-        if isinstance(mark, Boxes) or mark.dash == "filled":
-            square = f'<rect {_place(5, -10, 11, 11)} fill="{colour}" opacity="{mark.opacity:g}"/>'
-            samples.setdefault(mark.name, square)
+    for mark in (mark for panel in panels for mark in panel.marks if mark.name):
+        fill = f'fill="{_paint(mark.colour)}"'
+        if isinstance(mark, Boxes):
+            samples.setdefault(mark.name, f'<rect {_place(5, -10, 11, 11)} {fill} opacity="{mark.opacity:g}"/>')
         elif mark.listed:
-            line = (
-                f'<path class="line" d="M0 -4H20" stroke="{colour}" stroke-width="{mark.width:g}"{DASHES[mark.dash]}/>'
-            )
-            point = f'<path d="M10 -4{_shape(mark.symbol, 0.72 * min(mark.size, 9.0))}" fill="{colour}"/>'
-            samples.setdefault(mark.name, line * mark.joined + point * bool(mark.symbol))
+            stroke = f'{fill.replace("fill", "stroke")} stroke-width="{mark.width:g}"{DASHES[mark.dash]}'
+            point = f'<path d="M10 -4{_shape(mark.symbol, 0.72 * min(mark.size, 9.0))}" {fill}/>'
+            line = f'<path class="line" d="M0 -4H20" {stroke}/>' * mark.joined
+            samples.setdefault(mark.name, line + point * bool(mark.symbol))
     rows, at = [""], 0.0
     for name, sample in samples.items():
         long = 40.0 + LETTER * len(cut(name, 44))
@@ -207,7 +203,12 @@ def _mark(mark: Mark, x: Axis, y: Axis, hover: bool) -> str:
     texts, colour = (mark.hover or ()) if hover else (), _paint(mark.colour)
     looks = [] if isinstance(mark.colour, str) else [f' fill="{shade}"' for shade in mark.colour]
     if isinstance(mark, Boxes):
-        made = _boxes(mark, x, y, texts, looks)
+        made, ends = "", np.reshape(mark.ends, (-1, 4))
+        corners = np.stack([x(ends[:, 0]), y(ends[:, 1]), x(ends[:, 2]), y(ends[:, 3])], axis=1)
+        for k, (a, b, c, d) in enumerate(corners.tolist()):
+            if math.isfinite(a + b + c + d):
+                place = _place(min(a, c), min(b, d), abs(c - a), abs(d - b))
+                made += f"<rect {place}{looks[k] if looks else ''}>{_title(texts[k]) if texts else ''}</rect>"
         return f'<g class="{"cells" if looks else "bars"}" fill="{colour}" opacity="{mark.opacity:g}">{made}</g>'
     px, py, made = x(mark.x), y(mark.y), ""
     if mark.dash == "filled":
@@ -217,26 +218,19 @@ def _mark(mark: Mark, x: Axis, y: Axis, hover: bool) -> str:
         made += f'<path class="line" d="{_way(px, py, mark.steps)}" {look}/>'
     if mark.bars is not None:
         low, high = (np.nan_to_num(y(end), nan=y.start) for end in mark.bars)
-        ends = [f"M{_n(a)} {_n(b)}V{_n(c)}" for a, b, c in zip(px, low, high, strict=True) if math.isfinite(a)]
-        made += f'<path class="line" d="{"".join(ends)}" stroke="{colour}" stroke-width="1.2"/>'
+        bars = [f"M{_n(a)} {_n(b)}V{_n(c)}" for a, b, c in zip(px, low, high, strict=True) if math.isfinite(a)]
+        made += f'<path class="line" d="{"".join(bars)}" stroke="{colour}" stroke-width="1.2"/>'
     if mark.symbol or texts:
         shape = _shape(mark.symbol, 0.72 * mark.size if mark.symbol else 5.0)
         look = f'fill="{colour if mark.symbol else "transparent"}"'
         look += ' stroke="#fff"' if mark.symbol == "*" else f' stroke="{GREY}" stroke-width="0.6"' if looks else ""
-        made += f"<g {look}>{_points(px, py, shape, texts, looks)}</g>"
+        points = ""
+        for k, (a, b) in enumerate(zip(px, py, strict=True)):
+            if math.isfinite(a + b):
+                way = f'd="M{_n(a)} {_n(b)}{shape}"{looks[k] if looks else ""}'
+                points += f"<path {way}>{_title(texts[k]) if texts else ''}</path>"
+        made += f"<g {look}>{points}</g>"
     return made if mark.opacity == 1.0 else f'<g opacity="{mark.opacity:g}">{made}</g>'
-
-
-def _points(px: Array, py: Array, shape: str, texts: Sequence[str], looks: Sequence[str] = ()) -> str:
-    """Points, in one path unless each has a text or a look of its own."""
-    known = [k for k in range(len(px)) if math.isfinite(px[k] + py[k])]
-    ways = {k: f"M{_n(px[k])} {_n(py[k])}{shape}" for k in known}
-    if not (texts or looks):
-        return f'<path d="{"".join(ways.values())}"/>'
-    return "".join(
-        f'<path d="{way}"{looks[k] if looks else ""}>{_title(texts[k]) if texts else ""}</path>'
-        for k, way in ways.items()
-    )
 
 
 def _way(px: Sequence[float] | Array, py: Sequence[float] | Array, steps: str = "") -> str:
@@ -260,16 +254,6 @@ def _shape(symbol: str, size: float) -> str:
     corners: list[tuple[float, float]] = SHAPES[symbol]
     moves = np.diff(size * np.array([(0.0, 0.0), *corners]), axis=0)
     return f"m{'l'.join(f'{_n(a)} {_n(b)}' for a, b in moves)}z"
-
-
-def _boxes(mark: Boxes, x: Axis, y: Axis, texts: Sequence[str], looks: Sequence[str]) -> str:
-    made, ends = "", np.reshape(mark.ends, (-1, 4))
-    corners = np.stack([x(ends[:, 0]), y(ends[:, 1]), x(ends[:, 2]), y(ends[:, 3])], axis=1)
-    for k, (a, b, c, d) in enumerate(corners.tolist()):
-        if math.isfinite(a + b + c + d):
-            place = _place(min(a, c), min(b, d), abs(c - a), abs(d - b))
-            made += f"<rect {place}{looks[k] if looks else ''}>{_title(texts[k]) if texts else ''}</rect>"
-    return made
 
 
 # --- words, colours, numbers ---------------------------------------------------------------------------------------

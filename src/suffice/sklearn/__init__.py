@@ -10,7 +10,7 @@ kernel of kernel machines, by cross-validation; `ElasticNetGLM` is an estimator 
     _sketch, _starting_points          where to begin
     _penalty_search, _recorded, enough         the search, its notes and its end
     _final_fit, _cv_results            the final model, and what else is left behind
-    report, _report_data, _answer, _page, measures    what people read of it
+    report, _report_data, _page, measures             what people read of it
 """
 
 from suffice.sklearn import kernel_adapters, table  # noqa: F401 (make estimators known)

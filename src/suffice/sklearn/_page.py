@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from html import escape
 from typing import Any
 
@@ -11,14 +12,19 @@ import numpy as np
 from suffice.globally.certificate import Landscape
 from suffice.report import figures
 from suffice.report import html as shell
-from suffice.report.chart import LINES
+from suffice.report.chart import BLUE, GREY, INK, LINES, ORANGE, Line, Mark, Panel, cut
 from suffice.report.figures import Trace
 from suffice.report.formats import ABSENT, interval, show
 from suffice.report.svg import figure
-from suffice.sklearn._answer import answer, lead, tiles
 from suffice.sklearn.measures import MEASURES, as_text
 
 FORMAT = "suffice report 3"
+MOST_EFFECTS = 10
+HALF = 520  # pixels: half a page
+OTHER_FOLDS = (
+    "These folds are not those of the search: cv shuffles without a seed, or weights or groups were not given again. "
+    "Compare the two columns with each other only."
+)
 
 Data = dict[str, Any]
 
@@ -26,8 +32,9 @@ Data = dict[str, Any]
 def made_page(data: Data) -> str:
     """The page of a report's data."""
     shown, seen = Trace.of(data["search"]), _CALIBRATIONS[data["calibration"]["kind"]]
+    about = (("Run", data["about"]), ("Versions", data["versions"]))
     sections = [
-        ("model", "The model", answer(data)),
+        ("model", "The model", _answer(data)),
         ("coefficients", "Columns", _coefficients(data["coefficients"])),
         *([("calibration", seen, _calibration(data["calibration"]))] if seen else []),
         ("summary", "Penalties and proof", _summary(data, shown)),
@@ -36,7 +43,7 @@ def made_page(data: Data) -> str:
         *([("global", "All other penalties", _global(data["global"]))] if data["global"] else []),
         ("accuracy", "Accuracy and work", _accuracy(data, shown)),
         ("evaluations", "Evaluations", _evaluations(data, shown)),
-        ("about", "About", _about(data)),
+        ("about", "About", f'<div class="pair">{shell.pairs(about, "h3")}</div>'),
     ]
     tabs = "".join(
         f'<button role="tab" id="tab-{key}" aria-controls="{key}" aria-selected="false">{title}</button>'
@@ -47,8 +54,8 @@ def made_page(data: Data) -> str:
         for key, title, body in sections
     )
     title = escape(str(data["about"].get("title") or f"Penalties of {data['estimator']}"))
-    body = f"""<header><h1>{title}</h1><p class="lead">{lead(data)}</p></header>
-{tiles(data)}
+    body = f"""<header><h1>{title}</h1><p class="lead">{_lead(data)}</p></header>
+{_tiles(data)}
 <div class="tabs" role="tablist">{tabs}</div>
 {cards}
 <footer>Made with suffice {escape(data["versions"]["suffice"])}. Nothing here comes from elsewhere.</footer>
@@ -76,12 +83,183 @@ def _params(params: dict[str, float]) -> str:
     return ", ".join(f"{escape(name.rpartition('__')[2])} = {escape(repr(value))}" for name, value in params.items())
 
 
-def _penalties(best: Data) -> str:
-    return ", ".join(f"{escape(name)} {_number(value, 4)}" for name, value in best["penalties"].items())
-
-
 def _caption(text: str) -> str:
     return f'<p class="caption">{text}</p>'
+
+
+def _drawn(text: str, panel: Panel, name: str) -> str:
+    return f"{_caption(text)}{figure(panel, name)}"
+
+
+# --- the first screen: how good, which columns, how sure; proofs come later -------------------------------------------
+
+
+def _lead(data: Data) -> str:
+    """What was asked, and how it was answered."""
+    return (
+        f"How well can <b>{_target(data, 200)}</b> be predicted from {data['features']:,} columns? All numbers here "
+        f"are of {data['measures']['rows']:,} rows, each predicted by a model that had not seen it "
+        f"({data['folds']:,}-fold cross-validation)."
+    )
+
+
+def _target(data: Data, most: int) -> str:
+    target = data["about"].get("target")
+    return escape(cut(target, most)) if isinstance(target, str) and target else "the target"
+
+
+POOR = "The model is no better than the baseline: these columns hardly tell the target."
+TILES = {
+    "accuracy": "of held-out rows are predicted correctly",
+    "auc": "AUC: 1 ranks all rows rightly, 0.5 is chance",
+    "rmse": "typical error (RMSE), in units of {}",
+    "r2": "R²: the share of the variance that is explained",
+    "concordance": "concordance: 1 tells of all pairs whose event comes first, 0.5 is chance",
+}
+# Of each main measure: what is said of the model and of one that knows the target only, and which error is gone.
+WORDS = {
+    "accuracy": (
+        "Of the rows that it has not seen, the model predicts <b>{}</b> correctly",
+        ("always guessing the most frequent class", "is right for"),
+        "share of wrong rows",
+    ),
+    "rmse": (
+        "On rows that it has not seen the model is off by <b>{}</b> (root mean square)",
+        ("always guessing the mean", "is off by"),
+        "squared error",
+    ),
+    "concordance": (
+        "The model tells whose event comes first in a share of <b>{}</b> of all pairs of rows that it has not seen",
+        ("tossing a coin", "does so in"),
+        "wrongly ordered pairs",
+    ),
+}
+
+
+def _tiles(data: Data) -> str:
+    """The few numbers that matter most."""
+    found = data["measures"]
+    tuned, baseline, default = found["tuned"], found["baseline"], found["default"]
+    _, (guess, _), error = WORDS[found["folds"]["measure"]]
+    shown = []
+    for name, words in TILES.items():
+        if name in tuned:
+            beside = [f"{guess}: {as_text(name, baseline[name])}"] if name in baseline else []
+            beside += [f"scikit-learn's defaults: {as_text(name, default[name])}"] if name in default else []
+            told = f"{words.format(_target(data, 24))}<small>{'<br>'.join(beside)}</small>"
+            shown.append((as_text(name, tuned[name]), told))
+    if found["gain"] is not None:
+        text = f"{100.0 * max(found['gain'], 0.0):.0f} %" if found["better_than_baseline"] else "nothing"
+        what = "Brier score" if "log_loss" in tuned else error
+        shown.append((text, f"gained on the baseline<small>the part of its {what} that is gone</small>"))
+    spread = _spread(found["folds"])
+    if spread is not None:
+        shown.append((f"± {spread}", "give or take, for other rows<small>standard error over the folds</small>"))
+    return shell.tiles(shown)
+
+
+def _spread(folds: Data) -> str | None:
+    values = folds["tuned"]
+    if len(values) < 2:
+        return None
+    error = float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    return f"{100.0 * error:.2g} points" if folds["measure"] == "accuracy" else as_text("rmse", error, 2)
+
+
+def _answer(data: Data) -> str:
+    """How good, which columns, how sure."""
+    found, code = data["measures"], data["about"].get("load and predict")
+    name, text = found["folds"]["measure"], "The predictions are too large to be measured"
+    if name in found["tuned"]:
+        claim, (guess, does), _ = WORDS[name]
+        text = claim.format(as_text(name, found["tuned"][name]))
+        text += f"; {guess} {does} {as_text(name, found['baseline'][name])}"
+    if name in found["tuned"] and name in found["default"]:
+        text += f", the same model with scikit-learn's default penalties {as_text(name, found['default'][name])}"
+    warning = (
+        "" if found["better_than_baseline"] or name not in found["tuned"] else f'<p class="answer warn">{POOR}</p>'
+    )
+    matter = f"<h3>Which columns matter?</h3>{_effects(data)}"
+    sure = f"<h3>How sure are we?</h3><p>{_sure(data)}</p>{_strip(data)}{_confusion(found.get('confusion'))}"
+    use = f"<h3>Use it</h3><pre>{escape(code)}</pre>" if isinstance(code, str) and code else ""
+    columns = f'<div class="two"><div>{matter}</div><div>{sure}</div></div>'
+    return f'<p class="answer">{text}.</p>{warning}{columns}{use}'
+
+
+def _sure(data: Data) -> str:
+    folds, (low, high) = data["measures"]["folds"], data["best"]["interval"]
+    name, values = folds["measure"], folds["tuned"]
+    size = max(abs(low), abs(high))
+    share = (high - low) / size if size > 0.0 else 0.0
+    proof = f"the computation adds next to nothing to that: the tuned score is proven to {_parts(share)}"
+    if not share < 0.01:
+        proof = f"the search had no time to prove the tuned score any better than to {100.0 * share:.2g} %"
+    if not values:
+        return f"{proof[0].upper()}{proof[1:]}."
+    return (
+        f"From fold to fold, {MEASURES[name]} goes from {as_text(name, min(values))} to "
+        f"{as_text(name, max(values))}, which is about what other rows of the same kind would change; {proof}."
+    )
+
+
+def _parts(share: float) -> str:
+    """A small share in words, never smaller than it is."""
+    if share < 1e-6:
+        return "better than one part in a million"
+    unit = 10 ** math.floor(math.log10(1.0 / share))
+    return f"one part in {math.floor(1.0 / share / unit) * unit:,}"
+
+
+def _strip(data: Data) -> str:
+    """Every fold a dot, on one scale: tuned, with defaults, and the baseline; bars are means."""
+    folds, baseline = data["measures"]["folds"], data["measures"]["baseline"]
+    name = folds["measure"]
+    rows = [("tuned", folds["tuned"], BLUE), ("defaults", folds["default"], ORANGE)]
+    rows = [row for row in rows if row[1]]
+    if not rows or name not in baseline:
+        return ""
+    rows.append(("baseline", [baseline[name]], GREY))
+    marks: list[Mark] = []
+    for k, (_, values, colour) in enumerate(reversed(rows)):
+        y, texts = np.full(len(values), float(k)), [as_text(name, value) for value in values]
+        marks.append(Line("", colour, values, y, texts, "o", joined=False, size=7.0, opacity=0.65))
+        marks.append(Line("", INK, [float(np.mean(values))] * 2, [k - 0.3, k + 0.3], width=2.0))
+    ticks = {float(k): row[0] for k, row in enumerate(reversed(rows))}
+    ends = -0.5, len(rows) - 0.5
+    panel = Panel("", MEASURES[name], "", marks, y_ticks=ticks, y_ends=ends, legend="", height=70 + 34 * len(rows))
+    words = "Dots are folds, bars their mean; defaults: of scikit-learn."
+    return f'{figure(panel, "folds", HALF)}<p class="caption">{words}</p>'
+
+
+def _effects(data: Data) -> str:
+    """The largest coefficients as bars to both sides, with what they do in words."""
+    found, about = data["coefficients"], data["about"]
+    if not found["names"]:
+        return "<p>None: all coefficients are zero.</p>"
+    ways = "lowers the prediction ← → raises it"
+    if data["calibration"]["kind"] == "survival":
+        ways = "event comes later ← → earlier"
+    elif len(found["outputs"]) > 1:
+        ways = "class less likely ← → more likely"
+    elif isinstance(about.get("more likely"), str):
+        ways = f"{cut(about['more likely'], 20)} less likely ← → more likely"
+    panel = replace(figures.coefficients(found, MOST_EFFECTS), x=ways)
+    unit = about.get("units of coefficients")
+    unit = unit or "per unit of the column, as the linear model sees it after the steps before it"
+    more, none = found["nonzero"] - min(len(found["names"]), MOST_EFFECTS), found["features"] - found["nonzero"]
+    rest = f" {more:,} more column{' has a smaller one' if more == 1 else 's have smaller ones'}." if more > 0 else ""
+    rest += f" {none:,} {'has' if none == 1 else 'have'} none." if none else ""
+    return f'{figure(panel, "effects", HALF)}<p class="caption">Coefficients: {escape(str(unit))}.{rest}</p>'
+
+
+def _confusion(found: Data | None) -> str:
+    if found is None or len(found["classes"]) > 12:
+        return ""
+    names, rows = [escape(cut(name, 18)) for name in found["classes"]], []
+    for k, (name, counts) in enumerate(zip(names, found["counts"], strict=True)):
+        rows.append((name, *(f"<b>{count:,}</b>" if j == k else f"{count:,}" for j, count in enumerate(counts))))
+    table = shell.table(("true \\ predicted", *names), rows, numeric=range(1, len(names) + 1))
+    return f'<h3>Where is it wrong?</h3><div class="confusion">{table}</div>'
 
 
 # --- sections ------------------------------------------------------------------------------------------------------
@@ -105,21 +283,15 @@ def _summary(data: Data, shown: Trace) -> str:
         tuned, default, alone = (ABSENT if one is None else as_text(name, one, 6) for one in values)
         rows.append((MEASURES[name], tuned, default, ABSENT, alone))
     head = ("Held-out rows", "Tuned", "Default", "Folds in which tuned is better", "Without the columns")
-    notes = []
-    if not found["same_folds"]:
-        notes.append(
-            "These folds are not those of the search: cv shuffles without a seed, or weights or groups were not given "
-            "again. Compare the two columns with each other only."
-        )
-    if not found["default"]:
-        notes.append("Models with the defaults would have taken too long, and are left out.")
-    floor = ""
-    if best["l2_floor"] > 0.0:
-        floor = f" A pure l1 penalty was certified with l2 = {_number(best['l2_floor'], 3)} in place of 0."
+    notes = [] if found["same_folds"] else [OTHER_FOLDS]
+    notes += [] if found["default"] else ["Models with the defaults would have taken too long, and are left out."]
+    floor = f" A pure l1 penalty was certified with l2 = {_number(best['l2_floor'], 3)} in place of 0."
+    floor = floor if best["l2_floor"] > 0.0 else ""
     refit = {
         False: " The search did not refit.",
         "one_se": " They are the largest multiple of the best ones whose loss is within one standard error.",
     }.get(best["refit"], "")
+    penalties = ", ".join(f"{escape(name)} {_number(value, 4)}" for name, value in best["penalties"].items())
     defaults = _params(found["defaults"]) or "the parameters that it was given with"
     return (
         f"<p>The penalties of {steps}{escape(data['estimator'])} were tuned for {escape(data['scoring'])}{stands}, in "
@@ -127,7 +299,7 @@ def _summary(data: Data, shown: Trace) -> str:
         f"evaluations of {data['folds']:,} models each, {shown.work.sum():,.0f} lower-level steps in all. Every "
         "evaluation trained its models only as precisely as the next decision needed, and proved that it did.</p>"
         f"<p>The best parameters are <b>{_params(best['params'])}</b>, with a score of {_number(best['score'])}; as "
-        f"penalties in units of the mean loss, {_penalties(best)}.{refit} "
+        f"penalties in units of the mean loss, {penalties}.{refit} "
         f"There, the mean {escape(data['scoring'])} of exactly trained models is proven to lie in "
         f"<b>{interval(low, high)}</b>, an interval of width {high - low:.2g}.{floor} The search ended because "
         f"{escape(best['message'])}.</p><h3>Against scikit-learn's defaults</h3>"
@@ -148,12 +320,8 @@ def _search(shown: Trace) -> str:
         "result.",
     }.get(len(shown.names), f"One line per evaluation, the darker the less {F}; the orange one is the best.")
     looks = f"{F} of every evaluation. Rough first looks have wide intervals: that is all they were asked for."
-    return (
-        _caption(words)
-        + figure(figures.path(shown), "path")
-        + f"<h3>Progress</h3>{_caption(looks)}"
-        + figure(figures.progress(shown), "progress")
-    )
+    progress = _drawn(looks, figures.progress(shown), "progress")
+    return f"{_drawn(words, figures.path(shown), 'path')}<h3>Progress</h3>{progress}"
 
 
 def _global(found: Data) -> str:
@@ -171,7 +339,7 @@ def _global(found: Data) -> str:
     words = "F is proven to lie in the band for every penalty, not only for those that were tried."
     if len(drawn.names) == 2:
         words = "Colours say by how much penalties are proven to be worse, all of them, not only those that were tried."
-    return f"<p>{text}</p>{_caption(words)}" + figure(figures.landscape(drawn), "landscape")
+    return f"<p>{text}</p>" + _drawn(words, figures.landscape(drawn), "landscape")
 
 
 def _proven(accuracy: float | None) -> str:
@@ -186,13 +354,10 @@ def _accuracy(data: Data, shown: Trace) -> str:
     if data["policy"] == "weights":
         what += "; the search itself asked for distances of the weights"
     asked = f"How accurate every evaluation was asked to be, and what was proven: the error of {what}. "
+    asked += "Where nothing was asked for, anything would have done."
     steps = "Steps of the lower-level solver, summed over folds. An evaluation without a bar took none."
-    return (
-        _caption(asked + "Where nothing was asked for, anything would have done.")
-        + figure(figures.accuracy(shown), "accuracy")
-        + f"<h3>Work</h3>{_caption(steps)}"
-        + figure(figures.work(shown), "work")
-    )
+    proven = _drawn(asked, figures.accuracy(shown), "accuracy")
+    return f"{proven}<h3>Work</h3>{_drawn(steps, figures.work(shown), 'work')}"
 
 
 def _regularisation(found: Data) -> str:
@@ -207,26 +372,25 @@ def _regularisation(found: Data) -> str:
     )
     if found.get("left_out", 0):
         text += f" {found['left_out']:,} further models would have taken longer than the search, and are left out."
-    return _caption(text) + figure(figures.regularisation_path(found), "regularisation")
+    return _drawn(text, figures.regularisation_path(found), "regularisation")
 
 
 _CALIBRATIONS = {"reliability": "Calibration", "margins": "Margins", "regression": "Predictions", "survival": ""}
+_PREDICTED = {"reliability": "predicted probability", "margins": "their decision value (there are no probabilities)"}
 
 
 def _calibration(found: Data) -> str:
-    if found["kind"] == "reliability":
+    if found["kind"] == "regression":
+        text = f"Held-out predictions against the truth, {len(found['true']):,} of {found['samples']:,} rows."
+    else:
         classes, curves = found["classes"], len(found["curves"])
         text = (
-            "Held-out rows, sorted by predicted probability, in bins of equal size: the share of rows that are of the "
-            "class against the mean prediction. "
+            f"Held-out rows, sorted by {_PREDICTED[found['kind']]}, in bins of equal size: the share of rows that are "
+            "of the class against the mean prediction. "
         )
         text += "Bars are 90 % intervals of the share (Clopper and Pearson)." if curves <= 3 else ""
         text += f" {curves} of {classes} classes." if classes > 2 and curves < classes else ""
-    elif found["kind"] == "margins":
-        text = "Decision values of held-out rows by their true class. The estimator predicts no probabilities."
-    else:
-        text = f"Held-out predictions against the truth, {len(found['true']):,} of {found['samples']:,} rows."
-    return _caption(text) + figure(figures.calibration(found), "calibration")
+    return _drawn(text, figures.calibration(found), "calibration")
 
 
 def _coefficients(found: Data) -> str:
@@ -261,8 +425,3 @@ def _evaluations(data: Data, shown: Trace) -> str:
         for k, purpose in enumerate(data["purposes"])
     ]
     return shell.table(head, rows, numeric=(0, *range(2, len(head))))
-
-
-def _about(data: Data) -> str:
-    parts = (("Run", data["about"]), ("Versions", data["versions"]))
-    return f'<div class="pair">{shell.pairs(parts, "h3")}</div>'

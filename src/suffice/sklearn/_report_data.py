@@ -75,18 +75,15 @@ class FittedSearch:
             raise ValueError("y must be the targets that the search was fitted to, got None")
         X, y = in_place(search, here(X), here(y))
         X, y = indexed(X, column_or_1d(y))
-        width = X.shape[1] if getattr(X, "ndim", 2) == 2 and hasattr(X, "shape") else None
-        if width is not None and width != getattr(search, "n_features_in_", width):
-            raise ValueError(
-                f"X must have the {search.n_features_in_} columns that the search was fitted to, got {width}"
-            )
+        width, known = getattr(X, "shape", ())[1:], getattr(search, "n_features_in_", None)
+        if width and known is not None and width[0] != known:
+            raise ValueError(f"X must have the {known} columns that the search was fitted to, got {width[0]}")
+        weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        if weight.shape != (len(y),):
+            raise ValueError(f"sample_weight must have one entry per sample, {len(y)}, got shape {weight.shape}")
         self.search, self.X, self.y, self.groups = search, X, y, groups
-        self.weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-        if self.weight is not None and self.weight.shape != (len(y),):
-            raise ValueError(f"sample_weight must have one entry per sample, {len(y)}, got shape {self.weight.shape}")
         self.final, self.before = split_pipeline(search.estimator)
         grouped = None if search.groups_of_features is None else FeatureGroups.of(search)
-        weight = np.ones(len(y)) if self.weight is None else self.weight
         self.data = SearchData(search.estimator, X, y, weight, grouped)
         self.classes = self.data.classes
         if not numbered(X):
@@ -284,8 +281,8 @@ def coefficients(search: Any, task: FittedSearch | None = None) -> Data:
 
 
 def calibration(held: Sequence[HeldOutFold], classes: Any, labels: Any = None) -> Data:
-    """Predictions of rows not seen in training: reliability curves, margins per class, or pairs for regression. Risks
-    and times are not alike: nothing of survival."""
+    """Predictions of rows not seen in training: curves of classes over probabilities or margins, or pairs for
+    regression. Risks and times are not alike: nothing of survival."""
     y = np.concatenate([np.asarray(one.y) for one in held])
     accuracy = accuracy_of(one.solution for one in held)
     if held[0].predicted().survival:
@@ -301,25 +298,23 @@ def calibration(held: Sequence[HeldOutFold], classes: Any, labels: Any = None) -
             "accuracy": accuracy,
         }
     names = [str(label) for label in (classes if labels is None else labels)]
-    if not hasattr(held[0].estimator, "predict_proba"):
-        margins = np.concatenate([one.estimator.decision_function(one.X) for one in held])
-        edges = np.histogram_bin_edges(margins, bins=2 * BINS)
-        counts = [np.histogram(margins[y == label], edges)[0] for label in classes]
-        return {"kind": "margins", "edges": edges, "counts": counts, "labels": names, "accuracy": accuracy}
-    p = np.concatenate([one.estimator.predict_proba(one.X) for one in held])
+    kind = "reliability" if hasattr(held[0].estimator, "predict_proba") else "margins"
+    if kind == "reliability":
+        p = np.concatenate([one.estimator.predict_proba(one.X) for one in held])
+    else:
+        p = np.concatenate([one.estimator.decision_function(one.X) for one in held])
+        p = np.stack([-p, p], axis=1) if p.ndim == 1 else p
     chosen = range(1, 2) if len(classes) == 2 else range(min(len(classes), MOST_CLASSES))
     curves = [_reliability(p[:, k], y == classes[k], names[k]) for k in chosen]
-    return {"kind": "reliability", "curves": curves, "samples": len(y), "classes": len(classes), "accuracy": accuracy}
+    return {"kind": kind, "curves": curves, "samples": len(y), "classes": len(classes), "accuracy": accuracy}
 
 
 def _reliability(p: Array, hit: Any, label: str) -> Data:
-    """Bins of equal size: the mean predicted probability and the share of rows of the class, with a 90 % interval."""
+    """Bins of equal size: what is predicted in the mean and the share of rows of the class, with a 90 % interval."""
     from scipy.stats import beta
 
-    order = np.argsort(p, kind="stable")
-    parts = [part for part in np.array_split(order, min(BINS, max(1, len(p) // 5))) if len(part)]
-    hits = np.array([int(np.count_nonzero(hit[part])) for part in parts])
-    counts = np.array([len(part) for part in parts])
+    parts = np.array_split(np.argsort(p, kind="stable"), min(BINS, max(1, len(p) // 5)))
+    hits, counts = np.array([[int(np.sum(hit[part])), len(part)] for part in parts]).T
     return {
         "label": label,
         "predicted": [p[part].mean() for part in parts],

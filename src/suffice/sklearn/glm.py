@@ -109,8 +109,8 @@ class GLMRow(Regression):
             raise ValueError(f"{name} is for family='cox', got family={family!r}")
 
     def params(self, estimator: Any, l1: float, l2: float, total: float, names: tuple[str, ...]) -> dict[str, float]:
-        both = {"l1": l1, "l2": l2}
-        return {name: value for name, value in both.items() if name in names or value != getattr(estimator, name)}
+        both = {"l1": l1, "l2": l2}  # the same names for all penalties, also where one is the estimator's own
+        return {name: value for name, value in both.items() if name in names or value or getattr(estimator, name)}
 
     def takes_blocks(self, estimator: Any) -> bool:
         special = any(getattr(estimator, name) is not None for name in (*SPECIAL, "penalty_factors"))

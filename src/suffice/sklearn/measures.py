@@ -204,7 +204,7 @@ def as_text(name: str, value: float, digits: int = 4) -> str:
     """A measure for people: a share in percent, what has units of the target with thousands apart."""
     if name == "accuracy":
         return f"{100.0 * value:.{digits - 2}f} %"
-    if name in ("rmse", "mae") and 1000.0 <= abs(value) < 1e15:
+    if name in ("rmse", "mae") and 10.0 ** (digits - 1) <= abs(value) < 1e15:
         return f"{value:,.0f}"
     if name in ("r2", "auc", "concordance"):
         return f"{round(value, digits - 1) + 0.0:.{digits - 1}f}"
