@@ -292,12 +292,7 @@ class Classification(LinearEstimator):
     by_rows: bool = False  # whether class_weight="balanced" counts rows, whatever their weights are
 
     def targets(self, estimator: Any, y: Any, classes: Any) -> Array:
-        if len(classes) > 2 and not self.many:
-            raise ValueError(
-                f"SufficeSearchCV tunes {type(estimator).__name__} for two classes, y holds {len(classes)}. "
-                "Only binary classification is supported."
-            )
-        return numbered(y, classes)
+        return numbered(y, classes, "" if self.many else f"SufficeSearchCV tunes {self.short} for")
 
     def weights(self, estimator: Any, y: Any, sample_weight: Array, classes: Any) -> Array:
         sample_weight = super().weights(estimator, y, sample_weight, classes)
@@ -309,8 +304,10 @@ class Classification(LinearEstimator):
         return self.with_puts(estimator, classes)
 
 
-def numbered(y: Any, classes: Any) -> Array:
-    """-1 and 1 for two classes, else their numbers."""
+def numbered(y: Any, classes: Any, two: str = "") -> Array:
+    """-1 and 1 for two classes, else their numbers; `two` says who takes no more than two."""
+    if two and len(classes) > 2:
+        raise ValueError(f"{two} two classes, y holds {len(classes)}. Only binary classification is supported.")
     if len(classes) == 2:
         return np.where(np.asarray(y) == classes[1], 1.0, -1.0)
     numbers: Array = np.searchsorted(classes, y).astype(np.float64)

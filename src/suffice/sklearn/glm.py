@@ -127,12 +127,7 @@ class GLMRow(Regression):
 
     def targets(self, estimator: Any, y: Any, classes: Any) -> Array:
         if estimator.family == "binomial":
-            if len(classes) > 2:
-                raise ValueError(
-                    f"ElasticNetGLM(family='binomial') takes two classes, y holds {len(classes)}. "
-                    "Only binary classification is supported. LogisticRegression has several"
-                )
-            return numbered(y, classes)
+            return numbered(y, classes, "LogisticRegression takes several, ElasticNetGLM(family='binomial') takes")
         return signed_times(y) if estimator.family == "cox" else super().targets(estimator, y, classes)
 
     def kind(self, estimator: Any) -> Intercept:

@@ -102,23 +102,17 @@ def _neg_log_loss(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> 
 
 
 def _neg_squared_hinge(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-    if len(estimator.classes_) > 2:
-        return _mean(_short_of_pairs(estimator, X, y), sample_weight)
-    return _mean(np.maximum(0.0, 1.0 - _signs(estimator, y) * estimator.decision_function(X)) ** 2, sample_weight)
-
-
-def _short_of_pairs(estimator: Any, X: Any, y: Any) -> Array:
-    """Of every row, the mean of the squared hinge over the pairs of classes that hold its own (SVC)."""
+    """Of every row, the mean over the pairs of classes that hold its own, of which there are several for SVC alone."""
     final, X = _inside(estimator, X)
-    by_pairs = copy(final)
+    by_pairs, count = copy(final), len(final.classes_)
     by_pairs.decision_function_shape = "ovo"
     number, decided = np.searchsorted(final.classes_, y), by_pairs.decision_function(X)
-    classes = len(final.classes_)
+    decided = -decided[:, None] if count == 2 else decided  # the first class of a pair is the positive one
     squares = np.zeros(len(number))
-    for k, (one, other) in enumerate(combinations(range(classes), 2)):
+    for k, (one, other) in enumerate(combinations(range(count), 2)):
         sign = (number == one) * 1.0 - (number == other) * 1.0
         squares += np.abs(sign) * np.maximum(0.0, 1.0 - sign * decided[:, k]) ** 2
-    return squares / (classes - 1)
+    return _mean(squares / (count - 1), sample_weight)
 
 
 def _inside(estimator: Any, X: Any) -> tuple[Any, Any]:
