@@ -17,7 +17,7 @@ import suffice
 from suffice.result import Status
 from suffice.search.bilevel import BilevelProblem
 from suffice.signals import TimeOver, at_once, time_limit, undisturbed
-from suffice.sklearn import SufficeSearchCV, _final_fit, _report_data, _search
+from suffice.sklearn import SufficeSearchCV, _final_fit, _penalty_search, _report_data, _search
 from suffice.sklearn.report import collect
 from suffice.sklearn.splits import SearchData
 
@@ -39,6 +39,15 @@ def stuck(seconds=20.0):
     while time.monotonic() < end:
         time.sleep(0.001)
     raise AssertionError("this was not given up")
+
+
+def test_an_interruption_before_the_first_step_leaves_the_best_look(monkeypatch):
+    none = suffice.Result(np.array([]), math.nan, (-math.inf, math.inf), Status.INTERRUPTED, 0, 0.0, ())
+    monkeypatch.setattr(_penalty_search, "tune", lambda *given, **more: none)
+    found = search().fit(X, Y)
+    low, high = found.result_.interval
+    assert found.result_.status is Status.INTERRUPTED and 0.0 < low <= high < math.inf
+    assert found.score_interval_ == (-high, -low) and found.result_.params is not None
 
 
 def test_a_time_limit_ends_a_computation_and_leaves_no_trace():

@@ -111,6 +111,7 @@ class PenaltySearch:
         if self.result.status in (Status.INTERRUPTED, Status.TERMINATED):
             if not problem.notes:
                 raise KeyboardInterrupt
+            self._found(problem.best)  # before the first step it is one of the looks, which the result knows nothing of
             return problem.best
         best = self._refined(problem.best)
         self._found(best)
