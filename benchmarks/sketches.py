@@ -20,7 +20,7 @@ from sklearn.linear_model import ElasticNet, LogisticRegression
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from suffice.sklearn import SufficeSearchCV, _starting_points
-from suffice.sklearn.enough import standard_error
+from suffice.sklearn._recorded import standard_error
 
 SEARCHES = ("default", "without sketches", "tolerance 1e-4")
 

@@ -8,8 +8,8 @@ kernel of kernel machines, by cross-validation; `ElasticNetGLM` is an estimator 
     kernel_adapters                    machines whose kernel is tuned along with their strength
     _search, _preparation              what is asked for, and what follows from it before a search
     _sketch, _starting_points          where to begin
-    _penalty_search, _recorded, enough         the search, its notes and its end
-    _final_fit, _cv_results            the final model, and what else is left behind
+    _penalty_search, _recorded         the search, its notes and its end
+    _final_fit                         the final model, and what else is left behind
     report, _report_data, _page, measures             what people read of it
 """
 

@@ -1,13 +1,14 @@
-r"""The final fit: the model of all rows at the best penalties, proven, inside a clone of the estimator.
+r"""What a search leaves behind: the final model; `cv_results_`, one row for every evaluation; the weights of folds at
+the best penalties, and what they say of rows not seen.
 
-Our own solver minimises the objective of `suffice.sklearn.folds` on all rows,
+The final model is that of all rows at the best penalties, proven, inside a clone of the estimator. Our own solver
+minimises the objective of `suffice.sklearn.folds` on all rows,
 
     w ~ w_hat = argmin Phi(w; l1, l2),        ||w - w_hat|| <= radius,        radius <= FINAL ||w|| is asked for,
 
-and the coefficients of w are put into a clone of the estimator with all that its own `fit` would leave there. Where
-rounding allows no such radius, the one that is proven is told; where MOST_STEPS are not enough and more than OFF ||w||
-is open, a `ConvergenceWarning` says so. l2 = 0 is dealt with as in folds: the model is of the kind that was scored.
-The fit begins at the mean of the folds' weights, near w_hat, and is left when its time is over.
+from the mean of the folds' weights, and leaves off when its time is over. Where rounding allows no such radius, the one
+that is proven is told; where MOST_STEPS are not enough and more than OFF ||w|| is open, a `ConvergenceWarning` says so.
+l2 = 0 is dealt with as in folds: the model is of the kind that was scored.
 
 scikit-learn's own fit (`refit="sklearn"`) stops by rules of its own, which prove nothing. Its coefficients c are held
 against ours: with rho = ||c - w|| they lie between rho - radius and rho + radius from w_hat. They are called off where
@@ -19,19 +20,26 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from joblib import hash as digest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import _check_feature_names
 
 from suffice.arrays import Array, norm, outside_stacklevel
+from suffice.evaluation import Evaluation
+from suffice.journal.codec import light
+from suffice.result import Result
+from suffice.sklearn._recorded import fold_losses
 from suffice.sklearn._target import fitted_inside, inside, wrapped
-from suffice.sklearn.penalties import RIDGES, split_pipeline
+from suffice.sklearn.adapters import find_adapter
+from suffice.sklearn.measures import Predicted, of_the_target_alone
+from suffice.sklearn.penalties import RIDGES, PenaltySpace, split_pipeline, step_to
 from suffice.sklearn.splits import SearchData, Split
 from suffice.solvers.problem import Composite
 from suffice.solvers.solution import Outcome, Solution
@@ -41,6 +49,8 @@ FINAL = 1e-6  # the radius that is asked for, relative to the norm of the weight
 MOST_STEPS = 20_000  # of one model
 AT_A_TIME = 5  # steps between looks at the clock
 OFF = 0.01  # of the norm of the weights: what is worth a warning
+Words = Callable[[Evaluation], dict[str, float]]
+Splits = Sequence[tuple[Any, Any]]
 
 
 def fit_final(
@@ -130,13 +140,11 @@ def solved(
     `most` steps lead (None: MOST_STEPS), or those that are made `until` then."""
     most = MOST_STEPS if most is None else most
     solution = solve(problem, steps=1, solver=solver, warm=warm)
-    while solution.certificate.radius > accuracy * norm(solution.x):
-        left = most - solution.steps
-        if left <= 0 or time.monotonic() >= until:
+    while (radius := solution.certificate.radius) > accuracy * norm(solution.x) and solution.steps < most:
+        if time.monotonic() >= until:
             break
-        radius = min(solution.certificate.radius, 1e300)
-        within = max(accuracy * norm(solution.x), 1e-4 * radius)
-        left = left if until == math.inf else min(left, AT_A_TIME)
+        left = most - solution.steps if until == math.inf else min(most - solution.steps, AT_A_TIME)
+        within = max(accuracy * norm(solution.x), 1e-4 * min(radius, 1e300))
         solution = solve(problem, within=within, solver=solver, warm=solution, max_steps=left)
         if solution.outcome is Outcome.MAX_STEPS:
             continue
@@ -155,3 +163,105 @@ def _whole(data: SearchData, split: Split, solution: Solution) -> Any:
         whole = clone(inside(data.estimator))
         whole.steps = [*([] if before is None else before.steps), (whole.steps[-1][0], final)]
     return wrapped(split.target, whole)
+
+
+def in_the_estimators_words(estimator: Any, space: PenaltySpace, total: float) -> Words:
+    """The parameters of a fit with weights that sum to `total`; the penalties themselves for groups."""
+    final, _ = split_pipeline(estimator)
+    step = step_to(estimator)
+
+    def words(evaluation: Evaluation) -> dict[str, float]:
+        known = space.words(find_adapter(final), final, evaluation, total)
+        return {f"{'' if space.groups else step}{name}": float(value) for name, value in known.items()}
+
+    return words
+
+
+def table_of_evaluations(
+    notes: Sequence[tuple[str, float, Evaluation]], words: Words, space: PenaltySpace, offset: float
+) -> dict[str, Any]:
+    """The columns; a note is (purpose, accuracy asked for, evaluation), and a score is `offset` minus the loss."""
+    purposes, asked, made = zip(*notes, strict=True)
+    table: dict[str, Any] = {"params": [words(evaluation) for evaluation in made]}
+    for name in table["params"][0]:
+        table[f"param_{name}"] = np.ma.array([params[name] for params in table["params"]])
+    for name in space.names:
+        table[f"penalty_{name}"] = np.array([space.space.params(evaluation.point)[name] for evaluation in made])
+    table |= _columns("score", offset - np.array([fold_losses(evaluation) for evaluation in made]))
+    table["test_score_low"] = np.array([offset - evaluation.interval[1] for evaluation in made])
+    table["test_score_high"] = np.array([offset - evaluation.interval[0] for evaluation in made])
+    table["asked_error"] = np.array(asked)
+    table["proved_error"] = np.array([float(evaluation.e.max()) for evaluation in made])
+    table["work"] = np.array([evaluation.work for evaluation in made])
+    table["purpose"] = np.array(purposes)
+    return table
+
+
+def _columns(name: str, scores: Array) -> dict[str, Any]:
+    """Scores of evaluations x folds, as in GridSearchCV."""
+    mean = scores.mean(axis=1)
+    with np.errstate(over="ignore"):
+        spread = scores.std(axis=1)
+    rank = (1 + np.argsort(np.argsort(-mean))).astype(np.int32)
+    folds = {f"split{k}_test_{name}": of_fold for k, of_fold in enumerate(scores.T)}
+    return {**folds, f"mean_test_{name}": mean, f"std_test_{name}": spread, f"rank_test_{name}": rank}
+
+
+def scores_of_folds(evaluation: Evaluation, folds: Sequence[Split], scorer: Any) -> list[float]:
+    """The score of every fold's model, as accurate as it was made."""
+    pairs = zip(folds, evaluation.solutions, strict=True)
+    return [fold.scored(scorer, solution.x) for fold, solution in pairs]
+
+
+def table_of_scores(
+    made: Sequence[Evaluation],
+    folds: Sequence[Split],
+    scorers: dict[str, Any],
+    table: dict[str, Any],
+    same: Sequence[str],
+) -> dict[str, Any]:
+    """Columns of further scores, by their names as in GridSearchCV; those in `same` are the table's own score."""
+    own = np.column_stack([table[f"split{k}_test_score"] for k in range(len(folds))])
+    found = dict.fromkeys(same, own)
+    for name, scorer in scorers.items():
+        found[name] = np.array([scores_of_folds(evaluation, folds, scorer) for evaluation in made])
+    return {key: column for name, scores in found.items() for key, column in _columns(name, scores).items()}
+
+
+def without_data(result: Result) -> Result:
+    """The result without the problems of its solutions: a fitted search does not hold on to its training data."""
+    evaluation = result.evaluation
+    if evaluation is not None:
+        evaluation = replace(evaluation, solutions=[light(solution) for solution in evaluation.solutions])
+    return replace(result, evaluation=evaluation, starts=tuple(map(without_data, result.starts)))
+
+
+@dataclass(frozen=True)
+class FoldWeights:
+    """One solution per fold, and the digest of the rows that the folds were made of."""
+
+    rows: str
+    solutions: tuple[Solution, ...]
+
+    @classmethod
+    def of(cls, splits: Splits, solutions: Sequence[Solution]) -> FoldWeights:
+        return cls(digest(list(splits)), tuple(replace(light(one), state=None) for one in solutions))
+
+    def belong_to(self, splits: Splits) -> bool:
+        """Whether these are the same folds: weights of others may have seen what is held out now."""
+        return bool(self.rows == digest(list(splits)))
+
+
+def held_out(
+    folds: Sequence[Split], splits: Splits, solutions: Sequence[Solution], data: SearchData
+) -> tuple[Predicted, Predicted]:
+    """Predictions of the folds' models for the rows that they have not seen, and those of the target alone; in the
+    target's own units."""
+    weighted = bool(np.any(data.weight != 1.0))
+    parts = []
+    for fold, solution in zip(folds, solutions, strict=True):
+        fitted, X = fold.predictor(solution.x)
+        parts.append(Predicted.of(wrapped(fold.target, fitted), X, fold.given, fold.weight if weighted else None))
+    trained = [(data.y[train], data.weight[train] if weighted else None) for train, _ in splits]
+    alone = of_the_target_alone([(part, *known) for part, known in zip(parts, trained, strict=True)])
+    return Predicted.joined(parts), alone

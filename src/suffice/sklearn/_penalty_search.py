@@ -1,7 +1,7 @@
 """The search of `SufficeSearchCV` from its first look to its last, accurate evaluation.
 
-First looks choose where to begin, `suffice.tune` searches from there, and the best point is evaluated once more to
-the accuracy asked for. Whatever ends this early, the best evaluation so far is the answer, and `result` says why.
+First looks choose where to begin, `suffice.tune` searches from there, and the best point is evaluated once more to the
+accuracy asked for.
 
 max_seconds are for all of it, from the moment when `began`: the search ends when SEARCHING of them have passed, the
 last evaluation when REFINING have, and the rest is for the final fit. An evaluation under way is given up then.
@@ -25,9 +25,8 @@ from suffice.result import OracleError, Result, Status
 from suffice.search.accuracy import FUTILE
 from suffice.search.tune import tune
 from suffice.signals import TimeOver
-from suffice.sklearn._recorded import RecordedProblem, estimate, unproven
-from suffice.sklearn._starting_points import starting_points
-from suffice.sklearn.enough import Tolerance, standard_error, worth
+from suffice.sklearn._recorded import RecordedProblem, Tolerance, standard_error, unproven, worth
+from suffice.sklearn._starting_points import starting_point
 from suffice.sklearn.penalties import PenaltySpace
 from suffice.sklearn.splits import Split
 
@@ -36,7 +35,7 @@ NEGLIGIBLE = 1e-9  # of the plainest model's loss: a loss proven to be less leav
 SEARCHING, REFINING = 0.7, 0.85  # shares of max_seconds
 AT_EDGE, NEAR = 0.02, 0.2  # decades: a penalty this near to an end of its range lies on it; slopes are alike
 LITTLE = 1e-4  # of F: where it changes by less in a decade, it is level
-SKETCHED = 0.125  # of initial_radius: where F was sketched, a search begins near its end
+CLOSE = 0.125  # of initial_radius: a search begins near its end
 
 
 def _what_is_known(best: Evaluation, enough: float) -> str:
@@ -71,27 +70,25 @@ class PenaltySearch:
         try:
             return self._all_of_it()
         except TimeOver:
-            self.result = replace(self.result, work=problem.work, status=Status.MAX_SECONDS)
-            best = self._refined(problem.best)
-            self._found(best)
-            return best
+            return self._ended(Status.MAX_SECONDS, self._refined(problem.best))
         except StopIteration:
-            status, detail = Status.STOPPED, ""
+            return self._ended(Status.STOPPED, problem.best)
         except KeyboardInterrupt:
-            status, detail = Status.INTERRUPTED, ""
             if not problem.notes:
                 raise
+            return self._ended(Status.INTERRUPTED, problem.best)
         except (JournalError, OracleError) as error:
             cause = error if isinstance(error, JournalError) else error.__cause__
             if not isinstance(cause, JournalError) or not problem.notes:
                 raise
-            status, detail = Status.JOURNAL, str(cause)
-            warnings.warn(f"the search has ended early: {detail}", stacklevel=outside_stacklevel())
-        best = problem.best
+            warnings.warn(f"the search has ended early: {cause}", stacklevel=outside_stacklevel())
+            return self._ended(Status.JOURNAL, problem.best, str(cause))
+
+    def _ended(self, status: Status, best: Evaluation, detail: str = "") -> Evaluation:
+        """The best evaluation of a search that something has ended."""
         if self.result.evaluation is None:
-            self.result = replace(self.result, work=problem.work)
-        if estimate(best) < self.result.interval[1]:
-            self._found(best)
+            self.result = replace(self.result, work=self.problem.work)
+        self._found(best)  # before the first step it is one of the looks, which a result of `tune` knows nothing of
         self.result = replace(self.result, status=status, detail=detail)
         return best
 
@@ -103,53 +100,42 @@ class PenaltySearch:
         # F is smooth along one penalty, whose models learn much from looks; with several, kinks lie between.
         seen = problem.evaluations if self.statistical and len(start) == 1 else []
         self.result = tune(problem, start, options=options, callback=problem.report, seen=seen)
-        if self.result.status is Status.TARGET and options.target_cost > self.options.target_cost:
-            detail = f"{options.target_cost:.2g}, a billionth of the plainest model's loss"
-            self.result = replace(self.result, detail=detail)
-        if self.result.status is Status.STOPPED:
-            raise StopIteration
-        if self.result.status in (Status.INTERRUPTED, Status.TERMINATED):
+        if self.result.status in (Status.STOPPED, Status.INTERRUPTED, Status.TERMINATED):
             if not problem.notes:
                 raise KeyboardInterrupt
-            self._found(problem.best)  # before the first step it is one of the looks, which the result knows nothing of
-            return problem.best
+            return self._ended(self.result.status, problem.best)
         best = self._refined(problem.best)
         self._found(best)
         if unproven(best) and best.interval[1] > options.target_cost:
             self.result = replace(self.result, status=Status.ACCURACY, detail=self._runner_up(best))
         elif self.result.status is Status.SUFFICES:
             self.result = replace(self.result, detail=_what_is_known(best, options.enough))
+        elif self.result.status is Status.TARGET and options.target_cost > self.options.target_cost:
+            detail = f"{options.target_cost:.2g}, a billionth of the plainest model's loss"
+            self.result = replace(self.result, detail=detail)
         return self._within_one_se(best) if self.one_se else best
 
     def _begun(self) -> tuple[Array, Options]:
         """Where to begin, and with which options."""
         problem, options = self.problem, self.options
-        problem.purpose = "first look"
-        if self.initial is not None:
-            start = self.space.space.theta(self.initial)
-        else:
-            start, sketched = starting_points(problem, self.folds, self.space)
-            if sketched and self.statistical:
-                options = replace(options, initial_radius=SKETCHED * options.initial_radius)
-            self._check_loss(start)
-            first = problem.evaluations[0].point
-            plainest = [made.interval[0] for made in problem.evaluations if np.array_equal(made.point, first)]
-            nothing = NEGLIGIBLE * max(plainest)
+        problem.purpose, statistical = "first look", self.statistical and options.enough == 0.0
+        if self.initial is None:
+            start = starting_point(problem, self.folds, self.space)
+            if self.statistical:
+                options = replace(options, initial_radius=CLOSE * options.initial_radius)
+            nothing = NEGLIGIBLE * max(made.interval[0] for made in problem.evaluations[:2])  # of the plainest model
             options = replace(options, target_cost=max(options.target_cost, nothing))
-        if self.statistical and options.enough == 0.0:
-            if not problem.notes:
+        else:
+            start = self.space.space.theta(self.initial)
+            if statistical:
                 problem.look(start, within=math.inf)
-            self._check_loss(start)
+        there = (made.failure for made in problem.evaluations[::-1] if np.array_equal(made.point, start))
+        if (failure := next(there, None)) is not None:
+            raise ValueError(f"there is no loss at any of the first penalties: {failure}; scale X or y")
+        if statistical:
             options = replace(options, enough=worth(problem.best, self.tolerance))
         left = max(problem.until - time.monotonic(), 1e-6)  # at least one evaluation is made
         return start, replace(options, max_seconds=min(options.max_seconds, left))
-
-    def _check_loss(self, start: Array) -> None:
-        """Raise ValueError where the best that was looked at has no finite loss."""
-        there = [made for made in self.problem.evaluations if np.array_equal(made.point, start)]
-        failure = there[-1].failure if there else None
-        if failure is not None:
-            raise ValueError(f"there is no loss at any of the first penalties: {failure}; scale X or y")
 
     @property
     def statistical(self) -> bool:
@@ -227,23 +213,17 @@ class PenaltySearch:
 
     def _within_one_se(self, best: Evaluation) -> Evaluation:
         """The farthest point on the ray of larger penalties whose loss is within one standard error of the best."""
-        limit = best.cost + standard_error(best)
-        self.problem.purpose = "one standard error"
-        upper = self.problem.space.bounds[1]
+        limit, upper = best.cost + standard_error(best), self.problem.space.bounds[1]
+        self.problem.purpose, within = "one standard error", 0.02 * math.sqrt(best.cost / len(best.e))
         low, high, chosen = 0.0, float(np.min(upper - best.point)), best
         trial = high
         for _ in range(ONE_SE_STEPS):
-            there = np.minimum(best.point + trial, upper)
-            within = 0.02 * math.sqrt(best.cost / len(best.e))
             try:
-                evaluation = self.problem.look(there, within=within, warm=chosen)
+                made = self.problem.look(np.minimum(best.point + trial, upper), within=within, warm=chosen)
             except TimeOver:
                 self.result = replace(self.result, status=Status.MAX_SECONDS)
                 break
-            if evaluation.interval[1] <= limit:
-                low, chosen = trial, evaluation
-            else:
-                high = trial
+            low, high, chosen = (trial, high, made) if made.interval[1] <= limit else (low, trial, chosen)
             if low == high:
                 break
             trial = 0.5 * (low + high)

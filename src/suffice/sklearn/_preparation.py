@@ -40,49 +40,37 @@ ON_DEVICES = "LogisticRegression (two classes, any solver but liblinear), Elasti
 LARGEST_TARGET = 1e150  # the sum of squares of so many is finite
 
 
-@dataclass(frozen=True)
-class Routed:
-    """Arguments of the final fit and of the splitter, and the sample weights among them."""
-
-    fit: dict[str, Any]
-    split: dict[str, Any]
-    weight: Any
-
-
-def routed_by_rules(search: Any, params: dict[str, Any]) -> Routed:
-    """Who gets what: by metadata routing where it is enabled, else `sample_weight` and `groups` by name."""
+def routed(search: Any, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], Any]:
+    """Arguments of the final fit and of the splitter, and the sample weights: by metadata routing where it is enabled,
+    else `sample_weight` and `groups` by name."""
     estimator = inside(search.estimator)
-    prefix = "" if not isinstance(estimator, Pipeline) else estimator.steps[-1][0] + "__"
+    name = "sample_weight" if not isinstance(estimator, Pipeline) else f"{estimator.steps[-1][0]}__sample_weight"
     if get_config()["enable_metadata_routing"]:
         found = process_routing(search, "fit", **params)
-        fit, split = dict(found.estimator.fit), dict(found.splitter.split)
-        weights = [value for name, value in fit.items() if name.endswith("sample_weight")]
-        return Routed(fit, split, weights[0] if weights else None)
-    known = {"sample_weight", f"{prefix}sample_weight", "groups"}
+        fit = dict(found.estimator.fit)
+        weights = [value for key, value in fit.items() if key.endswith("sample_weight")]
+        return fit, dict(found.splitter.split), weights[0] if weights else None
+    known = {"sample_weight", name, "groups"}
     if unknown := set(params) - known:
         raise TypeError(f"fit takes {', '.join(sorted(known))}, got {', '.join(sorted(unknown))}")
-    weight = params.get("sample_weight", params.get(f"{prefix}sample_weight"))
-    fit = {} if weight is None else {f"{prefix}sample_weight": weight}
-    return Routed(fit, {"groups": params.get("groups")}, weight)
+    weight = params.get("sample_weight", params.get(name))
+    return {} if weight is None else {name: weight}, {"groups": params.get("groups")}, weight
 
 
 def in_place(search: Any, X: Any, y: Any) -> tuple[Any, Any]:
     """X where it is, if the models of a search take it there, and y on this machine."""
-    return given.in_place(X, y, type(search).__name__, lambda: _why_here(search))
 
+    def why_here() -> str:
+        final, before = split_pipeline(search.estimator)
+        if not find_adapter(final).takes_blocks(final):
+            return f"{final} needs it"
+        if transforms_target(search.estimator):
+            return "a transformed target needs it"
+        if not prepares_rows(before):
+            return f"steps before the estimator need it, but for {STEPS}"
+        return "" if search.device is None else f"device={search.device!r} needs it"
 
-def _why_here(search: Any) -> str:
-    """Why X has to be in main memory; nothing where rows are tuned in place."""
-    final, before = split_pipeline(search.estimator)
-    if not find_adapter(final).takes_blocks(final):
-        return f"{final} needs it"
-    if transforms_target(search.estimator):
-        return "a transformed target needs it"
-    if not prepares_rows(before):
-        return f"steps before the estimator need it, but for {STEPS}"
-    if search.device is not None:
-        return f"device={search.device!r} needs it"
-    return ""
+    return given.in_place(X, y, type(search).__name__, why_here)
 
 
 def checked(search: Any, X: Any, y: Any, sample_weight: Any, several: bool = False) -> tuple[Any, Any, Array]:
@@ -92,24 +80,19 @@ def checked(search: Any, X: Any, y: Any, sample_weight: Any, several: bool = Fal
         raise ValueError(f"This {type(search).__name__} estimator requires y to be passed, but the target y is None.")
     if getattr(getattr(y, "dtype", None), "names", None):
         y = signed_times(y)  # of survival: events and times
-    labels = is_classifier(search.estimator)
-    estimator = inside(search.estimator)
-    y, sample_weight = given.here(y), given.here(sample_weight)
+    labels, estimator = is_classifier(search.estimator), inside(search.estimator)
+    y, sample_weight = here(y), here(sample_weight)
     shape = np.asarray(y).shape
     several = several and len(shape) == 2 and shape[1] > 1 and given.numbered(X)
-    if not given.read_by_sklearn(X):
-        X = given.checked_in_place(X, type(search).__name__)
+    if not read_by_sklearn(X) or (isinstance(estimator, Pipeline) and len(estimator.steps) > 1):
+        X = X if read_by_sklearn(X) else given.checked_in_place(X, type(search).__name__)
         validate_data(search, X, skip_check_array=True)
         y = check_array(y, dtype=np.float64) if several else column_or_1d(y, warn=True)
-        check_consistent_length(y, given.counted(X))
-    elif isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
-        validate_data(search, X, skip_check_array=True)
-        y = check_array(y, dtype=np.float64) if several else column_or_1d(y, warn=True)
+        check_consistent_length(y, counted(X))
     else:
-        tables = hasattr(X, "columns")
         how = {"accept_sparse": ("csr", "csc"), "dtype": np.float64, "y_numeric": not labels, "multi_output": several}
         numbers, y = validate_data(search, X, y, **how)
-        X = X if tables else numbers
+        X = X if hasattr(X, "columns") else numbers
     if labels:
         check_classification_targets(y)
     else:
@@ -121,10 +104,8 @@ def checked(search: Any, X: Any, y: Any, sample_weight: Any, several: bool = Fal
                 f"{largest!r}: divide it by a constant"
             )
     X, y = given.indexed(X, y)
-    weight = _check_sample_weight(
-        sample_weight, np.broadcast_to(0.0, (len(y), 1)), dtype=np.float64, ensure_non_negative=True
-    )
-    return X, y, weight
+    rows = np.broadcast_to(0.0, (len(y), 1))
+    return X, y, _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
 
 
 @dataclass(frozen=True)
@@ -160,13 +141,10 @@ def scorings(scoring: Any) -> dict[str, Any]:
     """What was asked for, by name; empty for None."""
     if scoring is None:
         return {}
-    if isinstance(scoring, Mapping):
-        found = dict(scoring)
-    elif isinstance(scoring, list | tuple | set | frozenset):
-        ordered = sorted(scoring, key=str) if isinstance(scoring, set | frozenset) else scoring
-        found = {scoring_name(one): one for one in ordered}
-    else:
-        return {scoring_name(scoring): scoring}
+    if isinstance(scoring, set | frozenset):
+        scoring = sorted(scoring, key=str)
+    several = scoring if isinstance(scoring, list | tuple) else [scoring]
+    found = dict(scoring) if isinstance(scoring, Mapping) else {scoring_name(one): one for one in several}
     if not found:
         raise ValueError("scoring must name a score at least, got none")
     return found
@@ -182,7 +160,7 @@ class SearchPreparation:
     space: PenaltySpace
     scores: Scores
     options: Options
-    routed: Routed
+    fit_params: dict[str, Any]  # of the final fit
 
     def problem(self, jobs: int) -> BilevelProblem:
         """The mean loss over folds, by so many processes."""
@@ -204,9 +182,9 @@ def prepared(search: Any, X: Any, y: Any, fit_params: dict[str, Any]) -> SearchP
     final, before = split_pipeline(search.estimator)
     adapter = find_adapter(final)
     _check(search, final)
-    routed = routed_by_rules(search, fit_params)
+    fit_params, of_splitter, weight = routed(search, fit_params)
     several = adapter.several and not transforms_target(search.estimator)
-    X, y, weight = checked(search, X, y, routed.weight, several)
+    X, y, weight = checked(search, X, y, weight, several)
     grouped = None if search.groups_of_features is None else FeatureGroups.of(search)
     place = Place.of(search.device, X)
     why = None if place is None else refused(search, X, y, adapter, final, before is not None)
@@ -224,11 +202,11 @@ def prepared(search: Any, X: Any, y: Any, fit_params: dict[str, Any]) -> SearchP
     adapter.targets(final, y, classes)
     space, scores = _space(search, final, adapter, data), Scores.of(search, adapter)
     splitter = check_cv(search.cv, y, classifier=is_classifier(search.estimator))
-    splits = list(splitter.split(counted(X), y, **routed.split))
+    splits = list(splitter.split(counted(X), y, **of_splitter))
     data = data.sharing(splits)
     folds = [data.split(train, test, f"split {k} of cv", k) for k, (train, test) in enumerate(splits)]
     space = space.of_data([fold.model for fold in folds])
-    return SearchPreparation(data, splits, folds, space, scores, _options(search, len(space.names)), routed)
+    return SearchPreparation(data, splits, folds, space, scores, _options(search, len(space.names)), fit_params)
 
 
 def refused(search: Any, X: Any, y: Any, adapter: Any, final: Any, steps: bool) -> str | None:

@@ -1,4 +1,5 @@
-"""The problem of a search with a note of every evaluation: what the journal, the callback and `cv_results_` tell.
+"""The problem of a search with a note of every evaluation: what the journal, the callback and `cv_results_` tell; and
+when a search has found enough: what is left to gain is small against what folds tell of F at all.
 
 Without an l2 a solution need not be unique, and where it is not nothing can be verified. The first evaluation that ends
 so is made again with the ridge that proves it and changes it least, and all that follow have that ridge, unless a
@@ -10,6 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Literal
+
+import numpy as np
 
 from suffice.arrays import Array, norm
 from suffice.evaluation import Evaluation
@@ -24,6 +28,9 @@ from suffice.solvers.solution import Outcome
 TRIES = 3  # to prove an evaluation by a ridge,
 WELL = 1e-4  # to this share of F
 ALMOST_ALL = 0.5  # of F: an interval that is wider tells nothing
+SHARE = 0.01  # of the standard error over folds: what a search for a statistical tolerance leaves alone,
+LARGEST = 2e-4  # and of the loss, where that is less
+Tolerance = float | Literal["statistical"]
 
 
 class RecordedProblem:
@@ -190,3 +197,28 @@ def _ended(evaluation: Evaluation) -> bool:
 def estimate(evaluation: Evaluation) -> float:
     """F as far as can be told: the proven upper bound or, where models cannot be proven any better, what they show."""
     return evaluation.cost if unproven(evaluation) and _ended(evaluation) else evaluation.interval[1]
+
+
+def fold_losses(evaluation: Evaluation) -> Array:
+    """The loss of every fold; F is their mean."""
+    return evaluation.coarse**2 * len(evaluation.coarse)
+
+
+def standard_error(evaluation: Evaluation) -> float:
+    """That of F over folds; 0 where there is one fold only."""
+    losses = fold_losses(evaluation)
+    return error_of_mean(losses) if len(losses) > 1 else 0.0
+
+
+def error_of_mean(losses: Array) -> float:
+    """The standard error of the mean of two or more."""
+    unit = 2.0 ** (math.frexp(float(np.max(np.abs(losses))))[1] - 1)  # squares of losses may leave the range of floats
+    return unit * float(np.std(losses / unit, ddof=1)) / math.sqrt(len(losses))
+
+
+def worth(evaluation: Evaluation, tolerance: Tolerance) -> float:
+    """How accurate F is to be: a share of it, or of its standard error over folds where that is less than LARGEST."""
+    if tolerance != "statistical":
+        return tolerance * evaluation.cost
+    error = standard_error(evaluation)
+    return min(SHARE * error if error > 0.0 else math.inf, LARGEST * evaluation.cost)

@@ -53,8 +53,10 @@ from suffice.rows.sums import one_thread
 from suffice.search.bilevel import BilevelProblem
 from suffice.signals import at_once
 from suffice.sklearn import _report_data
-from suffice.sklearn._cv_results import (
+from suffice.sklearn._final_fit import (
     FoldWeights,
+    fit_final,
+    held_against_ours,
     held_out,
     in_the_estimators_words,
     scores_of_folds,
@@ -62,13 +64,11 @@ from suffice.sklearn._cv_results import (
     table_of_scores,
     without_data,
 )
-from suffice.sklearn._final_fit import fit_final, held_against_ours
 from suffice.sklearn._penalty_search import PenaltySearch
 from suffice.sklearn._preparation import SearchPreparation, in_place, journal_of, prepared
-from suffice.sklearn._recorded import RecordedProblem
+from suffice.sklearn._recorded import RecordedProblem, Tolerance, fold_losses
 from suffice.sklearn._target import fitted_inside, transformed, transforms_target
 from suffice.sklearn.adapters import find_adapter
-from suffice.sklearn.enough import Tolerance, fold_losses
 from suffice.sklearn.penalties import split_pipeline
 from suffice.sklearn.scores import score_of
 from suffice.sklearn.splits import SearchData
@@ -272,7 +272,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self._say(1, f"{len(recorded.notes)} evaluations, {found} at {given}; {self.result_.message}")
         if self.refit:
             with at_once(hurry):
-                self._fit_final(known.data, known.routed.fit, began + known.options.max_seconds)
+                self._fit_final(known.data, known.fit_params, began + known.options.max_seconds)
         if known.data.classes is not None and not self.refit:
             self._classes = known.data.classes
         return self

@@ -36,7 +36,7 @@ from suffice.protocols import conforms
 from suffice.prove.held_out import HeldOut
 from suffice.rows.given import here, taken
 from suffice.rows.gram import fits_array, gram
-from suffice.sklearn.enough import error_of_mean
+from suffice.sklearn._recorded import error_of_mean
 from suffice.sklearn.folds import FLOOR, LinearFold
 from suffice.sklearn.penalties import PenaltySpace, penalties
 from suffice.solvers.minimise import from_face_to_face

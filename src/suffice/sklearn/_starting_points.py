@@ -32,9 +32,8 @@ import numpy as np
 from suffice.arrays import Array
 from suffice.evaluation import Evaluation
 from suffice.search.bilevel import BilevelProblem
-from suffice.sklearn._recorded import RecordedProblem
+from suffice.sklearn._recorded import RecordedProblem, standard_error
 from suffice.sklearn._sketch import TURNED, TURNED_SE, Sketch, sketches
-from suffice.sklearn.enough import standard_error
 from suffice.sklearn.folds import FLOOR
 from suffice.sklearn.penalties import PENALTIES, PenaltySpace, kind_of
 
@@ -46,23 +45,22 @@ AGREED = 0.02  # of F: how near the sketch is
 Place = tuple[float, ...]  # a level of every kind of penalty, in decades
 
 
-def starting_points(problem: RecordedProblem, folds: list[Any], space: PenaltySpace) -> tuple[Array, bool]:
-    """Where to begin, and whether all of F was sketched."""
+def starting_point(problem: RecordedProblem, folds: list[Any], space: PenaltySpace) -> Array:
     if not isinstance(problem.problem, BilevelProblem):  # parameters of which nothing is known but their ranges
         ends = zip(*problem.space.bounds, strict=True)
         levels = [levels_of(high, low, MOST_LEVELS["of a kernel"]) for low, high in ends]
         lattice = Lattice(problem, levels, np.arange(len(levels)), steps=MORE_STEPS)
         for place in product(*((own[0], own[len(own) // 2], own[-1]) for own in levels)):
             lattice.look(place)
-        return lattice.descended(), False
+        return lattice.descended()
     lattice = Lattice.of(problem, folds, space)
     lattice.look(lattice.plainest)
     if sketches(folds, problem.problem.losses, space):
         sketch = Sketch.of(folds, problem.problem.losses, space)
         found = _look_from(sketch, problem)
         if abs(sketch.height(sketch.lowest) - found.cost) <= AGREED * found.cost:
-            return min(problem.evaluations, key=lambda made: made.cost).point, True
-    return best_of_lines(lattice), False
+            return min(problem.evaluations, key=lambda made: made.cost).point
+    return best_of_lines(lattice)
 
 
 def best_of_lines(lattice: Lattice) -> Array:
