@@ -220,10 +220,13 @@ def test_public_docstrings_stand_on_their_own_in_help() -> None:
             assert "module's text" not in text, full
 
 
-@pytest.mark.parametrize("full", ["suffice.Options", "suffice.Record", "suffice.Result"])
-def test_help_explains_every_field(full: str) -> None:
-    described = re.findall(r"^(\w+) : ", next(_docstrings(full)), re.M)
-    assert described == [each.name for each in dataclasses.fields(getattr(suffice, full.removeprefix("suffice.")))]
+@pytest.mark.parametrize("kind", [suffice.Options, suffice.Record, suffice.result.Step, suffice.Result])
+def test_the_reference_explains_every_field(kind: type) -> None:
+    """Sphinx takes what stands behind a field, or above it, after `#:`."""
+    explained = r"^    (?:(?P<above>\w+): .*$|#:.*\n(?:    #:.*\n)*    (?P<below>\w+): )"
+    found = re.finditer(explained, inspect.getsource(kind), re.M)
+    names = [one["below"] or one["above"] for one in found if one["below"] or "#: " in one[0]]
+    assert names == [each.name for each in dataclasses.fields(kind)]
 
 
 def test_docstrings_become_restructured_text(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 from suffice.arrays import positive, whole_number
@@ -64,7 +64,3 @@ class Options:
                 raise ValueError(f"{name} must be one of {', '.join(get_args(kind))}, got {getattr(self, name)!r}")
         if self.derivatives == "always" and self.model == "linear":
             raise ValueError("derivatives='always' needs model='competing', got model='linear'")
-
-    def plain(self) -> dict[str, object]:
-        """The options as a dictionary of plain values."""
-        return {item.name: getattr(self, item.name) for item in fields(self)}

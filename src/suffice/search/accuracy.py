@@ -93,9 +93,8 @@ def refinement(evaluation: Evaluation, T: float, options: Options) -> float:
 
 
 def first_look(promise: float, delta: float, incumbent: Evaluation, options: Options) -> float:
-    """What to request for a new point on a trust radius delta: the end of a step that promises a decrease, or a point
-    for the model after such a step."""
-    sharp = for_decision(FIRST_LOOK[options.policy] * promise, incumbent) if promise < math.inf else math.inf
+    """What to request for the end of a step that promises a decrease, on a trust radius delta."""
+    sharp = for_decision(FIRST_LOOK[options.policy] * promise, incumbent)
     return min(sharp, for_model(delta, incumbent, options))
 
 

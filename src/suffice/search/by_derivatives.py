@@ -62,11 +62,6 @@ def end(state: Iterate) -> Iterate:
     return replace(state, retries=0).modelled(by_derivatives=False, misses=(0.0, 0.0), failures=failures)
 
 
-def take_up(state: Iterate, setting: Setting) -> Iterate:
-    """Models from derivatives, from the first evaluation on, if they are wanted and it has any."""
-    return begin(state) if wanted(state, setting) and known(state.current.evaluation) else state
-
-
 def give_up(state: Iterate, setting: Setting) -> Iterate:
     """Models by interpolation, from here on, with first points of their own and a radius at which kinks matter less."""
     delta = min(WIDER * state.delta, setting.options.initial_radius)

@@ -91,7 +91,6 @@ KINKS, REACH, SMOOTH = 10, 20.0, 0.1
 LAST = 0.01  # of the final radius: as short as steps get after a failure, to tell a kink from strong curvature
 ROUNDING = 1e-13  # of F: a decrease that is none
 SHORTEST = 0.1  # of a failed step: the least that the next one may be
-NO_GRADIENT = "there is no gradient"
 CURVED = 1e-10  # of ||s|| ||y||: an s.y that is positive for certain
 TOLERANCE = 1e-6
 TURNS = 60
@@ -259,7 +258,7 @@ def _go_around(
     plan = plan if state.trial is None else state.trial.plan
     assert plan is not None
     delta = next_radius(-math.inf, plan.length, state.delta, LAST * state.rho)
-    note = f"{NO_GRADIENT}: the step has failed" if point.evaluation.failure is None else ""
+    note = "there is no gradient" if point.evaluation.failure is None else ""
     judged = Judged(Verdict.REJECTED, plan.predicted, state.current.u, point.u, note)
     stuck = plan.length <= LAST * state.rho
     return replace(state, delta=delta, trial=None, failed=True, stuck=stuck), judged

@@ -94,8 +94,8 @@ def _take_in(state: Iterate, pending: Pending, point: Sample, setting: Setting) 
             points = (*state.points, point)
             best = min(range(len(points)), key=lambda t: points[t].evaluation.cost)
             state = replace(state, first=state.first[1:], points=points, k=best, retries=0)
-            if len(points) == 1:
-                state = by_derivatives.take_up(state, setting)
+            if len(points) == 1 and by_derivatives.wanted(state, setting) and by_derivatives.known(point.evaluation):
+                state = by_derivatives.begin(state)
             return state, None
         case Purpose.GEOMETRY:
             t = pending.replaces

@@ -182,7 +182,7 @@ def _changed_options(before: Options, now: Options | None) -> list[str]:
         return []
     if not isinstance(now, Options):
         raise TypeError(f"options must be Options, got {now!r}")
-    pairs = ((name, old, now.plain()[name]) for name, old in before.plain().items() if name not in BUDGETS)
+    pairs = ((name, old, getattr(now, name)) for name, old in vars(before).items() if name not in BUDGETS)
     return [f"option {name} was {old!r}, now it is {new!r}" for name, old, new in pairs if old != new]
 
 

@@ -29,17 +29,6 @@ from suffice.search.state import Begin, Judged, Ledger, Sample, Scaling, Setting
 STATE_FORMAT = "suffice tuner 3"
 MOST_RECORDED = 1000  # parameters up to which records have theta
 
-CONSEQUENCES = {
-    Purpose.FIRST: "another point takes its place",
-    Purpose.GEOMETRY: "another point takes its place",
-    Purpose.UNSEEN: "there is nothing to see",
-    Purpose.TEST: "derivatives count as refuted",
-    Purpose.STEP: "the step has failed",
-    Purpose.REFINE_STEP: "the step has failed",
-    Purpose.REFINE_INCUMBENT: "what was known is kept",
-    Purpose.REFINE_POINT: "what was known is kept",
-}
-
 
 @dataclass(frozen=True, eq=False)
 class Search:
@@ -113,9 +102,10 @@ class Search:
             # Four copies of many parameters for every evaluation would take more memory than the search itself.
             return () if len(u) > MOST_RECORDED else tuple(to_theta(u).tolist())
 
-        step, note = None, "" if failure is None else f"{failure}: {CONSEQUENCES[pending.purpose]}"
+        step, note = None, failure or ""
         if judged is not None:
             step = Step(judged.predicted, judged.verdict.value, theta(judged.origin), theta(judged.target))
+            note = note or judged.note
         return Record(
             number=len(self.ledger.records) + 1,
             purpose=pending.purpose.value,
@@ -131,7 +121,7 @@ class Search:
             step=step,
             incumbent=theta(incumbent.u),
             incumbent_cost=incumbent.evaluation.cost,
-            note=note or ("" if judged is None else judged.note),
+            note=note,
         )
 
 

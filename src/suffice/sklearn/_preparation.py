@@ -279,7 +279,7 @@ def journal_of(search: Any, problem: BilevelProblem, known: SearchPreparation) -
     for name in ("tolerance", "initial", "refit"):
         found.add(name, getattr(search, name))
     found.add("scoring", known.scores.optimised)
-    for name, value in known.options.plain().items():
+    for name, value in vars(known.options).items():
         if name not in BUDGETS:
             found.add(f"options.{name}", value)
     return Journal(search.journal).continued(found.parts)
