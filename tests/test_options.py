@@ -96,7 +96,7 @@ def test_options_cannot_be_changed_but_replaced_with_the_same_checks():
     ],
 )
 def test_good_options_are_taken_and_told_as_plain_values(options):
-    plain = Options(**options).plain()
+    plain = vars(Options(**options))
     assert {name: plain[name] for name in options} == options
     assert Options(**plain) == Options(**options)
 
