@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
+from suffice.plots import draw_panel, new_figure
 from suffice.report import svg
 from suffice.report.chart import Panel
-from suffice.report.still import draw_panel, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

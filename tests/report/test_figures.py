@@ -71,7 +71,7 @@ def cut_to(text: str, most: int = 44) -> str:
 @pytest.mark.parametrize("name", FIGURES)
 def test_both_libraries_draw_it_and_name_the_same_things(name):
     pytest.importorskip("matplotlib")
-    from suffice.report.still import draw_panel
+    from suffice.plots import draw_panel
 
     panel = FIGURES[name]
     made = ET.fromstring(draw(panel))
@@ -92,7 +92,7 @@ def test_both_libraries_draw_it_and_name_the_same_things(name):
 
 def test_every_mark_is_drawn_where_its_numbers_are():
     pytest.importorskip("matplotlib")
-    from suffice.report.still import draw_panel
+    from suffice.plots import draw_panel
 
     x, scale = np.array([1.0, 2.0, 3.0]), Scale("z", 0.0, 1.0, ((0.0, "#ffffff"), (1.0, "#000000")), {0.0: "0"})
     marks = [

@@ -1,6 +1,6 @@
 r"""Figures as data: a `Panel` is a pair of axes with marks on it.
 
-It knows nothing about the library that draws it: `report.still` does with matplotlib, `report.svg` as part of a page.
+It knows nothing about the library that draws it: `suffice.plots` does with matplotlib, `report.svg` as part of a page.
 Absent values (NaN) are gaps. Texts are plain, and "\n" begins a new line.
 """
 

@@ -29,8 +29,23 @@ OTHER_FOLDS = (
 Data = dict[str, Any]
 
 
-def made_page(data: Data) -> str:
-    """The page of a report's data."""
+def page(data: Data) -> str:
+    """The report as one web page. Data that are not what `collect` returned, perhaps by way of a file, raise
+    ValueError."""
+    found = data.get("format") if isinstance(data, dict) else data
+    if found != FORMAT:
+        text = repr(found)
+        raise ValueError(
+            f"data must be what `suffice.sklearn.report.collect` of this version returns, with the format {FORMAT!r}, "
+            f"got {text if len(text) <= 80 else f'{text[:77]}...'}; another version's report is drawn by that version"
+        )
+    try:
+        return _page(data)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ValueError(f"data are not what `collect` returned: {str(error)[:200] or type(error).__name__}") from error
+
+
+def _page(data: Data) -> str:
     shown, seen = Trace.of(data["search"]), _CALIBRATIONS[data["calibration"]["kind"]]
     about = (("Run", data["about"]), ("Versions", data["versions"]))
     sections = [

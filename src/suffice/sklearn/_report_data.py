@@ -85,7 +85,7 @@ class FittedSearch:
         self.final, self.before = split_pipeline(search.estimator)
         grouped = None if search.groups_of_features is None else FeatureGroups.of(search)
         self.data = SearchData(search.estimator, X, y, weight, grouped)
-        self.classes = self.data.classes
+        self.classes, self.known = self.data.classes, getattr(search, "_fold_weights", None)
         if not numbered(X):
             self.data = self.data.sharing(self.splits)
 
@@ -105,24 +105,22 @@ class FittedSearch:
 
     def held_out(self) -> list[HeldOutFold]:
         """One model per fold at the best penalties, with what it has not seen: the search's own if the folds are."""
-        known = getattr(self.search, "_fold_weights", None)
-        if known is not None and known.belong_to(self.splits):
-            solutions = known.solutions
+        if self.known is not None and self.known.belong_to(self.splits):
+            solutions = self.known.solutions
         else:
-            solutions = [trained(one, self.search.best_penalties_) for one in self.folds]
+            solutions = [trained(one, self.search.best_penalties_, ACCURACY) for one in self.folds]
         return [self._held(split, solution) for split, solution in zip(self.folds, solutions, strict=True)]
 
     def held_out_with_defaults(self, until: float = math.inf) -> list[HeldOutFold]:
         """The same with scikit-learn's defaults of the parameters tuned; empty if that takes too long, or there are
         none that can be said in l1 and l2."""
-        known, result = getattr(self.search, "_fold_weights", None), []
-        left = self.allowed()
+        result, left = [], self.allowed()
         for k, split in enumerate(self.folds):
             there = _default_penalties(self, self.splits[k][0])
             if there is None:
                 return []
-            warm = None if known is None else known.solutions[k].x
-            solution = trained(split, there, warm, ACCURACY, until, left)
+            warm = None if self.known is None else self.known.solutions[k].x
+            solution = trained(split, there, ACCURACY, warm, until=until, most=left)
             left -= solution.steps
             if solution.certificate.radius > ROUGH * norm(solution.x):
                 return []
@@ -159,17 +157,9 @@ def output_names(search: Any, count: int) -> list[str]:
     return [str(label) for label in search.classes_] if count > 1 else [""] * count
 
 
-def trained(
-    split: Split,
-    penalties: dict[str, float],
-    warm: Solution | Array | None = None,
-    accuracy: float = ACCURACY,
-    until: float = math.inf,
-    most: int | None = None,
-) -> Solution:
+def trained(split: Split, penalties: dict[str, float], accuracy: float, warm: Any = None, **limits: Any) -> Solution:
     """The model of all training rows; `penalties` has l1 and l2, of every group if there are groups."""
-    problem = split.penalised().at(**penalties)
-    return solved(problem, split.solver, accuracy, warm, until=until, most=most)
+    return solved(split.penalised().at(**penalties), split.solver, accuracy, warm, **limits)
 
 
 def accuracy_of(solutions: Iterable[Solution]) -> float | None:
@@ -211,15 +201,14 @@ def regularisation_path(task: FittedSearch, until: float = math.inf) -> Data:
     for_linear_models(task.search, "a regularisation path")
     split = task.data.whole()
     best, left = task.search.best_penalties_, task.allowed()
-    known = getattr(task.search, "_fold_weights", None)
-    start = between(() if known is None else known.solutions, split.penalised().at(**best))
-    centre = trained(split, best, start, ROUGH, until)
+    start = between(() if task.known is None else task.known.solutions, split.penalised().at(**best))
+    centre = trained(split, best, ROUGH, start, until=until)
     made = {1.0: centre}
     for way in ([m for m in MULTIPLES[::-1] if m > 1.0], [m for m in MULTIPLES if m < 1.0]):
         model = centre
         for multiple in way:
             scaled = {name: float(value * multiple) for name, value in best.items()}
-            model = trained(split, scaled, model, ROUGH, until, left)
+            model = trained(split, scaled, ROUGH, model, until=until, most=left)
             left -= model.steps
             if model.certificate.radius > POOR * max(norm(model.x), norm(centre.x)):
                 break

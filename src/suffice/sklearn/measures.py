@@ -73,9 +73,7 @@ class Predicted:
             values = [getattr(part, name) for part in parts]
             return None if any(value is None for value in values) else np.concatenate(values)
 
-        names = ("y", "predicted", "weight", "decided")
-        y, predicted, weight, decided = (all_of(name) for name in names)
-        return cls(y, predicted, weight, parts[0].classes, decided, parts[0].alone, parts[0].survival)
+        return replace(parts[0], **{name: all_of(name) for name in ("y", "predicted", "weight", "decided")})
 
     def in_units(self, inverse: Any) -> Predicted:
         """Truth and predictions of a regression after this function of them, if it is not None."""
@@ -111,13 +109,9 @@ class Predicted:
         if decided is None:
             return found
         index, proper = self._index, self._proper
-        if len(np.unique(index)) == len(classes) and not self.alone:  # each of the classes is there
-            if len(classes) == 2:
-                found["auc"] = roc_auc_score(
-                    index, decided[:, 1] if decided.ndim == 2 else decided, sample_weight=weight
-                )
-            elif proper:
-                found["auc"] = roc_auc_score(index, decided, sample_weight=weight, multi_class="ovr")
+        if len(np.unique(index)) == len(classes) and not self.alone and (proper or len(classes) == 2):
+            ranked = decided[:, 1] if len(classes) == 2 and decided.ndim == 2 else decided
+            found["auc"] = roc_auc_score(index, ranked, sample_weight=weight, multi_class="ovr")
         if proper:
             found["log_loss"] = log_loss(index, decided, sample_weight=weight, labels=np.arange(len(classes)))
         return found

@@ -15,27 +15,11 @@ import numpy as np
 import sklearn
 
 from suffice.sklearn import _report_data
-from suffice.sklearn._page import FORMAT, made_page
+from suffice.sklearn._page import FORMAT, page
 
 __all__ = ["collect", "page"]
 
 Data = dict[str, Any]
-
-
-def page(data: Data) -> str:
-    """The report as one web page. Data that are not what `collect` returned, perhaps by way of a file, raise
-    ValueError."""
-    found = data.get("format") if isinstance(data, dict) else data
-    if found != FORMAT:
-        text = repr(found)
-        raise ValueError(
-            f"data must be what `suffice.sklearn.report.collect` of this version returns, with the format {FORMAT!r}, "
-            f"got {text if len(text) <= 80 else f'{text[:77]}...'}; another version's report is drawn by that version"
-        )
-    try:
-        return made_page(data)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise ValueError(f"data are not what `collect` returned: {str(error)[:200] or type(error).__name__}") from error
 
 
 def collect(
