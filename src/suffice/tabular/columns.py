@@ -135,7 +135,7 @@ class Summary:
             return f"{count:,} different texts in {self.known:,} rows"
         if not self._all_different:
             return ""
-        if self.low in (0.0, 1.0) and self._dense:
+        if self.low in (0.0, 1.0) and self.high - self.low < DENSE * self.known:
             ordered = (self.rising or self.falling) and self.high - self.low == self.known - 1
             numbers = f"its {self.known:,} different whole numbers from {self.low:.0f} to {self.high:.0f}"
             return "it counts the rows" if ordered else f"{numbers} look like row numbers"
@@ -146,16 +146,13 @@ class Summary:
         return self.kind == "numeric" and self.whole and self.different == self.known > FEW
 
     @property
-    def _dense(self) -> bool:
-        return self.high - self.low < DENSE * self.known
-
-    @property
     def caution(self) -> str:
         """A note on numbers that are used as numbers, and may be numbers of rows or names of something."""
         name, levels = quoted(self.name), len(self.levels or ())
         if self.whole and 3 <= levels <= 100 and CODED.search(self.name):
             return f"column {name} holds {levels} different whole numbers: --categorical {name} if they are codes"
-        if not self._all_different or not (self._dense or self.rising or self.falling):
+        dense = self.high - self.low < DENSE * self.known
+        if not self._all_different or not (dense or self.rising or self.falling):
             return ""
         how = "in the order of the rows" if self.rising or self.falling else "nearly without gaps"
         return (

@@ -16,8 +16,6 @@ from suffice.tabular.problem import TableProblem
 from suffice.tabular.run import TunedTable
 from suffice.tabular.settings import MODELS, Settings
 
-MOST_SHOWN = 8  # classes of a confusion matrix
-
 
 class ProgressLine:
     """A line that follows the search, which rich shows on a terminal; `record` is the search's callback."""
@@ -126,12 +124,4 @@ def _held_out(found: dict[str, Any] | None, known: str) -> list[str]:
     ]
     if not found["better_than_baseline"]:
         lines.append("WARNING  the model is no better than that baseline: these columns hardly tell the target")
-    table = found["confusion"]
-    if table is not None and len(table["classes"]) <= MOST_SHOWN:
-        names = [name if len(name) <= 12 else f"{name[:11]}…" for name in table["classes"]]
-        rows = [[name, *map(str, row)] for name, row in zip(names, table["counts"], strict=True)]
-        rows.insert(0, ["true \\ predicted", *names])
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        cells = [[cell.rjust(width) for cell, width in zip(row, widths, strict=True)] for row in rows]
-        lines += [f"         {'  '.join(row)}" for row in cells]
     return lines

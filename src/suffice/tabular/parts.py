@@ -31,7 +31,7 @@ from suffice.tabular.table import Limits, Reading, Table, frame_of
 PATIENCE = "10s"  # with a scheduler that does not answer
 TAKEN = (
     "data", "target", "task", "model", "cv", "drop", "keep", "weights", "log_target", "positive", "test",
-    "min_class_size", "rare_classes", "max_evaluations", "max_seconds", "seed", "no_report", "files", "cluster",
+    "min_class_size", "max_evaluations", "max_seconds", "seed", "no_report", "files", "cluster",
     "digest",
 )  # fmt: skip
 NOT_HERE = {
@@ -147,7 +147,7 @@ class PartedTable:
     def rows_for(self, before: Any, numeric: Sequence[str], levels: Sequence[Summary], rows: Array) -> tuple[Any, Any]:
         """The table as numbers, where it is, and the step that prepares them."""
         if not rows.all():
-            raise TableError("rows cannot be left out on a cluster: --rare-classes join, or make another table of them")
+            raise TableError("rows cannot be left out on a cluster: make another table of them")
         dask, da = import_module("dask"), import_module("dask.array")
         texts = {one.name: np.array(list(one.levels or ())) for one in levels}
         read, kinds = dask.delayed(numbers_of, pure=False), {name: self.types[name][0] for name in numeric}

@@ -96,8 +96,8 @@ def pose(table: AnyTable, settings: Settings) -> TableProblem:
     numeric, levels, doubtful = features(summaries, settings, notes)
     width = 2 * len(numeric) + sum(levels.values())
     if doubtful and model != "cox":
-        most = max(1 if one.kind == "numeric" else one.categories for one in doubtful)
-        some = sample(rows, min(ROWS_OF_LOOKS, max(200, ENTRIES // (width + most))))
+        width += max(1 if one.kind == "numeric" else one.categories for one in doubtful)
+        some = sample(rows, min(ROWS_OF_LOOKS, max(200, ENTRIES // width)))
         look = table.frame([*numeric, *levels, *(one.name for one in doubtful)], some)
         notes += decisive(look, target.y_of(some), target.task == "classification", doubtful, numeric, levels)
     if not numeric and not levels:

@@ -127,8 +127,7 @@ class TargetSettings:
     cv: int = _option(5, "folds of the cross-validation")
     scoring: str | None = _option(None, "a score by scikit-learn's name; by default log loss or squared error")
     skip_missing_target: bool = _option(False, "leave out rows without a target")
-    min_class_size: int = _option(0, "classes with fewer rows are rare, and treated as --rare-classes says")
-    rare_classes: str = _option("join", "join: one class, 'other'; drop: leave their rows out")
+    min_class_size: int = _option(0, "classes with fewer rows than this become one class, 'other'")
     log_target: bool = _option(False, "fit log(target); predictions come back in the target's units")
     positive: str | None = _option(None, "the positive class: of all others, if there are several")
     event: str | None = _option(None, "with --time, a column: 1 for an event, 0 for censored")
@@ -172,9 +171,7 @@ class Settings(ColumnSettings, TargetSettings):
     def __post_init__(self) -> None:
         for name, hint in get_type_hints(type(self)).items():
             from_plain(hint, getattr(self, name), name)
-        one_of = {"task": ("classification", "regression"), "model": tuple(MODELS), "rare_classes": ("join", "drop")}
-        for name, known in one_of.items():
-            known = known if name == "rare_classes" else ("auto", *known)
+        for name, known in {"task": ("auto", "classification", "regression"), "model": ("auto", *MODELS)}.items():
             if (given := getattr(self, name)) not in known:
                 raise ValueError(f"{name} must be {', '.join(known[:-1])} or {known[-1]}, got {given!r}")
         least = {"min_class_size": (self.min_class_size, 0), "max_levels": (self.max_levels, 2)}

@@ -7,7 +7,8 @@ ridge regression, and its squared error, at the penalty with the least deviance,
 amounts. A note tells it, as it does of positive numbers that are strongly skewed, whose logarithm may be easier to
 predict (`--log-target`).
 
-On request, classes with fewer rows than `--min-class-size` become one class, `other`, or their rows are left out.
+On request, classes with fewer rows than `--min-class-size` become one class, `other`; where
+these are too few, too, their rows are left out.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from suffice.tabular.columns import Summary, by_squares, held_out, share_of_mean
-from suffice.tabular.entries import Array, Column, TableError, plural, quoted
+from suffice.tabular.entries import Array, Column, TableError, listed, plural, quoted
 from suffice.tabular.parts import AnyTable
 from suffice.tabular.settings import MODELS, POSITIVE, USUAL, Settings, Task
 
@@ -246,17 +247,13 @@ def _without_rare(y: Array, rows: Array, wish: Settings, notes: list[str]) -> tu
     if few.all():
         raise TableError(f"no class has {wish.min_class_size} rows: --min-class-size is too large")
     rare, total, number = np.isin(y, classes[few]), int(counts[few].sum()), int(few.sum())
-    shown = ", ".join(quoted(plain(label), 30) for label in classes[few][:3]) + (
-        f" and {number - 3} more" if number > 3 else ""
-    )
+    shown = listed([plain(label) for label in classes[few]], 3)
     what = f"{plural(number, 'class', 'classes')} with fewer than {wish.min_class_size} rows ({shown})"
-    room = total + int(np.sum(y.astype(str)[~rare] == OTHER)) >= wish.min_class_size
-    if wish.rare_classes == "join" and room:
+    if total + int(np.sum(y.astype(str)[~rare] == OTHER)) >= wish.min_class_size:
         notes.append(f"{what}: joined into the class {quoted(OTHER)}, {total:,} rows")
         joined: Array = np.where(rare, OTHER, y.astype(str))
         return joined, rows
-    why = "" if wish.rare_classes == "drop" else ", since together they have too few, too"
-    notes.append(f"{what}: {plural(total, 'row')} left out{why}")
+    notes.append(f"{what}: {plural(total, 'row')} left out, since together they have too few, too")
     kept = rows.copy()
     kept[np.flatnonzero(rows)[rare]] = False
     return y[~rare], kept
@@ -284,7 +281,7 @@ def _check_classes(classes: Mapping[Any, int], model: str, wish: Settings, numbe
     count = classes[least]
     if count < wish.cv:
         ways = [f"--cv {count}"] if count >= 2 else []
-        ways.append(f"--min-class-size {wish.cv} joins rare classes (--rare-classes drop leaves them out)")
+        ways.append(f"--min-class-size {wish.cv} joins rare classes")
         ways += ["--task regression or --model poisson predicts the number"] if numbers else []
         few = f"has {plural(count, 'row')}, fewer than the {wish.cv} folds"
         raise TableError(f"the class {quoted(plain(least))} {few}: {', or '.join(ways)}")
