@@ -93,7 +93,7 @@ def test_structures_go_with_it():
     smooth = CoxModel.of(Design.of(X), y, l2=1e-2)
     for g in (terms.Positive(0.01), terms.SparseGroup([[0, 1], [2]], 0.05)):
         problem = suffice.Composite(smooth, g, mu=1e-2, L=smooth.L, size=3)
-        fast, slow = (suffice.solve(problem, within=1e-8, solver=one) for one in ("newton_prox", "fista_adaptive"))
+        fast, slow = (suffice.solve(problem, within=1e-8, solver=one) for one in ("newton", "fista_adaptive"))
         assert fast.reached and slow.reached and np.allclose(fast.x, slow.x, atol=2e-8)
 
 

@@ -106,9 +106,9 @@ def test_no_radius_is_less_than_the_distance_and_l1_max_is_the_least_that_zeroes
     whole = problems.MultiTaskElasticNet(X, Y)
     for l1, l2 in ((0.2, 0.05), (0.2, 0.0)):
         problem = whole.at(l1=l1, l2=l2)
-        exact = suffice.solve(problem, within=1e-12, solver="newton_prox")
+        exact = suffice.solve(problem, within=1e-12, solver="newton")
         assert exact.certificate.radius <= 1e-11
-        for solver in ("fista", "newton_prox"):
+        for solver in ("fista", "newton"):
             for step, one in enumerate(iterate(problem, solver=solver)):
                 away = float(np.linalg.norm(one.x - exact.x))
                 assert away <= one.certificate.radius + exact.certificate.radius

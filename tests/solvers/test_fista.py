@@ -1,4 +1,4 @@
-"""FISTA: its recursion, its price per iteration, its a-priori rate; and the same with proven local step lengths."""
+"""FISTA: its recursion, its price per iteration, its rate; and the same with proven local step lengths."""
 
 import math
 from itertools import islice
@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from suffice import Composite, iterate, solve
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic
 from suffice.rows.memory import InMemory
-from suffice.solvers.fista import AdaptiveFista, Fista, momentum, rate
+from suffice.solvers.fista import AdaptiveFista, Fista, momentum
 from tests.reference import LOSSES, TERMS, GroupNorms, OwnSmooth, Quadratic, minimise, norm, random_case
 
 rng = np.random.default_rng(4)
@@ -58,7 +58,7 @@ class Count:
 
 
 @by_family
-@pytest.mark.parametrize("rule", ["free", "contraction", "rate"])
+@pytest.mark.parametrize("rule", ["free", "contraction"])
 def test_an_iteration_is_one_product_with_x_and_one_with_its_transpose_certificate_included(family, rule, monkeypatch):
     problem = family.at(l1=0.02, l2=0.05)
     count = Count(monkeypatch)
@@ -111,7 +111,6 @@ def test_the_error_obeys_the_a_priori_rate(loss, term):
         for k, solution in enumerate(islice(iterate(case.problem, solver="fista", warm=start), 120)):
             bound = math.sqrt((1 - root) ** k * (1 + root)) / root * initial
             assert case.distance(solution.x) <= bound * (1 + 1e-9) + solution.certificate.rounding
-            assert bound == pytest.approx(rate(case.problem.kappa, k) * initial, rel=1e-6)
 
 
 @pytest.mark.parametrize("kappa", [10.0, 1e3, 1e5])

@@ -7,7 +7,6 @@ import pytest
 
 from suffice import Composite, iterate, solve
 from suffice.problems import ElasticNet
-from suffice.solvers.fista import GradientDescent
 from suffice.terms import Zero
 from tests.reference import LOSSES, TERMS, OwnSmooth, norm, random_case
 
@@ -44,11 +43,6 @@ def test_the_iterates_are_those_of_the_recursion():
         v = x - tau * (X.T @ (X @ x - y) / 20 + 0.3 * x)
         x = np.sign(v) * np.maximum(np.abs(v) - tau * 0.1, 0.0)
         assert solution.x == pytest.approx(x, rel=1e-10, abs=1e-12)
-
-
-def test_the_rate_compounds():
-    problem = Composite(OwnSmooth(np.eye(1), np.zeros(1)), Zero(), mu=1.0, L=3.0).canonical
-    assert [GradientDescent().rate(problem, k) for k in range(4)] == [1.0, 0.5, 0.25, 0.125]
 
 
 def test_a_perfectly_conditioned_problem_takes_one_step():

@@ -76,12 +76,6 @@ def test_auto_takes_it_for_several_classes():
     )
 
 
-def test_its_former_name_is_known():
-    problem = next(problems("tall"))
-    named = suffice.solve(problem, within=1e-3, solver="newton_softmax")
-    assert named.x.tobytes() == suffice.solve(problem, within=1e-3, solver=SOLVER).x.tobytes()
-
-
 @pytest.mark.parametrize("form", ["products", "matrices"])
 def test_a_solve_that_was_read_from_a_file_goes_on_to_the_same_bits(monkeypatch, form):
     if form == "products":

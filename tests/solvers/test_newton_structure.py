@@ -88,12 +88,12 @@ def test_a_remainder_is_bregmans(name):
     ids=["positive", "bounds", "groups"],
 )
 def test_problems_conform(name, psi):
-    check_problem(problem(psi, STRUCTURES[name], 0.2), trials=4, solver="newton_prox")
+    check_problem(problem(psi, STRUCTURES[name], 0.2), trials=4, solver="newton")
 
 
 def test_the_solver_conforms():
     names = ("positive, l1", "bounds, l1", "sparse groups")
-    check_solver("newton_prox", [problem(terms.GAMMA, STRUCTURES[name], 1e-2) for name in names])
+    check_solver("newton", [problem(terms.GAMMA, STRUCTURES[name], 1e-2) for name in names])
 
 
 @pytest.mark.parametrize("psi", [terms.SQUARED, terms.LOGISTIC, terms.GAMMA], ids=["squared", "logistic", "gamma"])
@@ -102,7 +102,7 @@ def test_the_solver_conforms():
 def test_no_radius_is_less_than_the_distance_to_forty_digits(name, l2, psi):
     made = problem(psi, STRUCTURES[name], l2)
     exact = truth(made)
-    for step, one in enumerate(iterate(made, solver="newton_prox")):
+    for step, one in enumerate(iterate(made, solver="newton")):
         radius = one.certificate.radius
         assert math.isinf(radius) or exact.distance(one.x) <= arb(radius)
         if step == 8:
@@ -148,7 +148,7 @@ def test_groups_leave_together():
         (lambda: terms.SparseGroup([[0, 1], [1]], 0.1), "groups must not overlap"),
         (lambda: problem(terms.SQUARED, terms.BoxL1([0.1, 0.2]), 0.1), "l1 must be a number or have shape (6,)"),
         (
-            lambda: suffice.solve(problem(terms.SQUARED, terms.Fused(0.1), 0.1), within=1.0, solver="newton_prox"),
+            lambda: suffice.solve(problem(terms.SQUARED, terms.Fused(0.1), 0.1), within=1.0, solver="newton"),
             "needs a smooth term with a Hessian",
         ),
     ],

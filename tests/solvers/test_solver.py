@@ -173,15 +173,12 @@ def test_max_steps_limit_this_call_only():
     assert (first.steps, second.steps) == (4, 9)
 
 
-# A user's own g has no shortest subgradient; the adaptive method's step lengths are not known a priori; Newton's steps
-# are not prox-gradient steps and have no rate.
+# A user's own g has no shortest subgradient; Newton's steps are not prox-gradient steps.
 ENDS = [
     (term, solver, rule)
     for term, solver in sorted({(term, solver) for _, term, solver in SOLVABLE})
     for rule in RULES
-    if not (rule == "minimum_norm" and term.startswith("own"))
-    and not (rule == "rate" and solver in ("fista_adaptive", "newton"))
-    and not (rule == "subgradient" and solver == "newton")
+    if not (rule == "minimum_norm" and term.startswith("own")) and not (rule == "subgradient" and solver == "newton")
 ]
 
 
@@ -193,11 +190,6 @@ def test_less_than_rounding_is_an_outcome_and_not_an_endless_loop(term, solver, 
         solution = solve(case.problem, within=0.0, solver=solver, certificate=rule, warm=start, max_steps=1500)
         assert solution.outcome in (Outcome.PRECISION, Outcome.REACHED), loss  # exactly 0 can be proven
         assert case.distance(solution.x) <= solution.certificate.radius, loss
-
-
-def test_a_rule_that_a_solver_cannot_feed_is_refused():
-    with pytest.raises(ValueError, match="rate"):
-        solve(PROBLEMS["lasso"], within=1e-3, solver="fista_adaptive", certificate="rate", max_steps=10_000)
 
 
 class Diverging(OwnSmooth):

@@ -121,7 +121,7 @@ class NewtonBatch:
         # proofs know the error of the host's own intercept
         image = problem.canonical.f.image(x) if own else s.M[:, j].clone()
         evidence = hessians.evidence(x, image, None if own else column(s.G, j))
-        proof = certify_step(problem.canonical, x, image, evidence, "free", start.initial_radius)
+        proof = certify_step(problem.canonical, x, image, evidence, "free")
         state = NewtonState(x, int(s.made[j]), ended=bool(s.ended[j]), image=image, evidence=evidence)
         return replace(start, x=x, certificate=proof, outcome=Outcome.STEPS, state=state, problem=problem)
 

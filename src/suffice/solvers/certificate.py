@@ -16,7 +16,6 @@ w_bar)/2 of radius R = sqrt(G/mu - D^2/4), D = ||x - w_bar||, so that in fact
 
 The rules, each usable alone:
 
-- `rate`          a priori: the solver's linear rate times a proven bound on ||x^0 - x_hat||;
 - `subgradient`   the paper's  ||d||/mu,  d = grad f(x) - grad f(z) + (z - x)/tau  in dPhi(x);
 - `minimum_norm`  ||u_min||/mu, u_min the shortest element of dPhi(x);
 - `gap`           (gap) with z = x;
@@ -26,9 +25,7 @@ The rules, each usable alone:
                   is known, c^2 = (1 - q)/(1 + q), q = tau mu.
 - `verified`      the minimiser itself, exhibited on the signed support of x (`suffice.prove.verified`): needs no mu,
                   but a linear or multinomial model, a factorisation, and an x whose signs are right;
-- `free`          the least of `contraction`, (gap) with the solver's z, and `rate`, none of which costs anything. A
-                  user's own f goes without `rate`: the other two see the rounding of its gradient, which nobody has
-                  bounded;
+- `free`          the lesser of `contraction` and (gap) with the solver's z, neither of which costs anything;
 - `tightest`      the default: `free` and, where that is not enough and the signs of x have settled, `verified`,
                   whichever is smaller. Batches of problems go without the latter as long as rounding allows.
 
@@ -43,12 +40,6 @@ x is computed as well: a prox-gradient step is made with an error of at most del
 since a prox does not expand (for a g other than l1 or a box the 8 depends on the dimension). It counts in full wherever
 x is taken for the exact step: delta on top of `contraction`, delta/(1 - c) on top of ||x - z||/(1 - c), 3 delta/(tau
 mu) on top of `subgradient`. (gap) holds for any x.
-
-`rate` has to bear the errors of all steps. With V_i = t_i^2 (Phi(x^i) - Phi(x_hat)) + ||t_i (x^i - y)||^2 / (2 tau), on
-which FISTA's rate is built, an error e_i of step i gives sqrt(V_i) <= sqrt((1 - q t_i) V_{i-1}) + t_i e_i sqrt(2 tau),
-and S_i = t_i + sqrt(1 - q t_i) S_{i-1} never exceeds 2/q. So all errors together cost at most 4 sqrt(kappa) e/mu, e
-being the largest of gradient_rounding + delta/tau. Earlier points may have been longer than x, by as much as has faded
-since: k steps later that is 6 k e/(mu sqrt(kappa) ||x||) of the radius itself.
 
 Where |grad_j f(0)| + e <= l1 for all j, 0 is the minimiser whatever the rounding was, and its radius is 0.
 
@@ -65,14 +56,12 @@ from typing import Literal, get_args
 import numpy as np
 
 from suffice.arrays import EPS, Array, norm, vector
-from suffice.imaging.variation import Variation
-from suffice.models.linear import LinearModel
 from suffice.penalties.prox import Box, CertifiableProx, Lasso, Zero
 from suffice.prove.verified import Verifiable, Verification, verify
 from suffice.rows.rounding import TINY
 from suffice.solvers.problem import Canonical, Composite
 
-Rule = Literal["tightest", "free", "verified", "contraction", "gap", "minimum_norm", "subgradient", "rate"]
+Rule = Literal["tightest", "free", "verified", "contraction", "gap", "minimum_norm", "subgradient"]
 RULES: tuple[str, ...] = get_args(Rule)
 
 # Metadata of a field, which must have a default: why it stays out of files and of what is sent to workers. Images A x
@@ -105,9 +94,8 @@ class Evidence:
     """What a solver knows at x: the gradient at a point z, and how x came from it.
 
     With a step length tau, x = prox_{tau g}(z - tau grad f(z)) and ||x - x_hat|| <= contraction ||z - x_hat||;
-    without one, x is z itself. `majoriser` is an M with f(x) <= f(z) + <grad f(z), x - z> + M/2 ||x - z||^2. `rate`
-    bounds ||x - x_hat|| / ||x^0 - x_hat|| a priori (infinite where nothing is known). `rounding` bounds the rounding of
-    the gradient, for a solver that has a better bound than f's own.
+    without one, x is z itself. `majoriser` is an M with f(x) <= f(z) + <grad f(z), x - z> + M/2 ||x - z||^2.
+    `rounding` bounds the rounding of the gradient, for a solver that has a better bound than f's own.
     """
 
     z: Array
@@ -116,7 +104,6 @@ class Evidence:
     tau: float | None = None
     contraction: float = 1.0
     majoriser: float = math.inf
-    rate: float = math.inf
     rounding: float | None = None
 
     @classmethod
@@ -157,29 +144,23 @@ def _smooth_gap(mu: float, M: float, tau: float, size: float) -> float:
     return 0.5 * D + math.hypot(0.5 * D, _root_excess(M, mu) * tau * size)
 
 
-def certify_step(
-    problem: Canonical, x: Array, image: Array | None, evidence: Evidence, rule: Rule, initial_radius: float
-) -> Certificate:
-    """The certificate of x by `rule`, given the solver's evidence and a proven bound on the start's distance.
+def certify_step(problem: Canonical, x: Array, image: Array | None, evidence: Evidence, rule: Rule) -> Certificate:
+    """The certificate of x by `rule`, given the solver's evidence.
 
     x's image is computed where a rule needs it and the solver has none."""
     with np.errstate(over="ignore", invalid="ignore"):
-        proof = _certify_step(problem, x, image, evidence, rule, initial_radius)
+        proof = _certify_step(problem, x, image, evidence, rule)
     return proof if proof.radius == proof.radius else Certificate(math.inf, proof.rule, math.inf)
 
 
-def _certify_step(
-    problem: Canonical, x: Array, image: Array | None, evidence: Evidence, rule: Rule, initial_radius: float
-) -> Certificate:
+def _certify_step(problem: Canonical, x: Array, image: Array | None, evidence: Evidence, rule: Rule) -> Certificate:
     z, tau, z_gradient = evidence.z, evidence.tau, evidence.z_gradient
     if rule == "verified":
         return verified(problem, x, evidence) or Certificate(math.inf, rule)
-    if rule != "rate" and _zero_is_exact(problem, x, evidence):
+    if _zero_is_exact(problem, x, evidence):
         return Certificate(0.0, "gap" if rule in ("tightest", "free") else rule)
     if problem.mu == 0.0:
         return Certificate(math.inf, rule)
-    if rule == "rate":
-        return _a_priori(problem, x, evidence, initial_radius)
     if rule in ("gap", "minimum_norm", "subgradient"):
         image = problem.f.image(x) if image is None else image
         at_x = z_gradient if tau is None else problem.f.gradient_at(x, image)
@@ -212,8 +193,6 @@ def _certify_step(
         gap = _smooth_gap(problem.mu, M, tau, size) if smooth else _gap_radius(problem, x, v, moved, M)
         if gap < nearer:
             best = _with_rounding(gap, "gap", rounding, x)
-        if evidence.rate * initial_radius < best.radius and _uniform(problem):
-            best = min(best, _a_priori(problem, x, evidence, initial_radius), key=lambda proof: proof.radius)
     return best
 
 
@@ -242,27 +221,6 @@ def _zero_is_exact(problem: Canonical, x: Array, evidence: Evidence) -> bool:
     e = evidence.rounding
     e = problem.f.gradient_rounding(evidence.z, evidence.z_image) if e is None else e
     return bool(np.all(np.abs(evidence.z_gradient) + e <= (1.0 - 4.0 * EPS) * problem.g.l1))
-
-
-def _a_priori(problem: Canonical, x: Array, evidence: Evidence, initial_radius: float) -> Certificate:
-    """The rule `rate`, with what the rounding of all steps can have done."""
-    radius = evidence.rate * initial_radius if evidence.rate < math.inf else math.inf
-    if not radius < math.inf or evidence.tau is None:
-        return Certificate(math.inf, "rate")
-    kappa = problem.L / problem.mu
-    reach = 2.0 * (np.abs(x) + radius / math.sqrt(len(x)))  # no shorter than any point within the radius
-    e = problem.f.gradient_rounding(reach, evidence.z_image)
-    e += _roundings_of(problem.g, len(x)) * EPS * (problem.L * norm(reach) + norm(evidence.z_gradient))
-    steps = math.log(2.0 * kappa) - 2.0 * math.log(max(evidence.rate, TINY))  # at least k / sqrt(kappa)
-    faded = 6.0 * steps * e / (problem.mu * norm(reach)) if radius > 0.0 else 0.0
-    return _with_rounding(radius * (1.0 + faded), "rate", 4.0 * math.sqrt(kappa) * e / problem.mu, x)
-
-
-def _uniform(problem: Canonical) -> bool:
-    """Whether `gradient_rounding` bounds the rounding at all points of a length, not only at the one given."""
-    term = problem.term
-    plain = isinstance(term, Variation) or (isinstance(term, LinearModel) and term.offset is None)
-    return plain and problem.f.rounding_is_known
 
 
 def step_rounding(problem: Canonical, evidence: Evidence) -> float:
@@ -297,7 +255,7 @@ def certify(problem: Composite, x: Array) -> Certificate:
         raise ValueError(f"x must have shape ({problem.size},), got {x.shape}")
     with np.errstate(over="ignore", invalid="ignore"):
         evidence = Evidence.at(canonical, x)
-        proof = certify_step(canonical, x, evidence.z_image, evidence, "tightest", math.inf)
+        proof = certify_step(canonical, x, evidence.z_image, evidence, "tightest")
         return proof if proof.radius == 0.0 else tighter(proof, verified(canonical, x, evidence))
 
 

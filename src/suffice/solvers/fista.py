@@ -63,12 +63,6 @@ def momentum(t: float, q: float = 0.0, q_next: float | None = None) -> tuple[flo
     return t_next, (t - 1.0) * (1.0 - q_next * t_next) / (t_next * rest) if rest >= 1e-12 else 0.0
 
 
-def rate(kappa: float, k: int) -> float:
-    """The a-priori bound of ||x^k - x_hat|| / ||x^0 - x_hat|| for FISTA with step 1/L (not of its square)."""
-    root = 1.0 / math.sqrt(kappa)
-    return math.sqrt(max(1.0 - root, 0.0) ** k * kappa * (1.0 + root))
-
-
 @dataclass(frozen=True)
 class Fista:
     """The method with tau = 1/L, as in the paper."""
@@ -90,10 +84,6 @@ class Fista:
         """c of `suffice.solvers.certificate`."""
         return min(1.0 - self.length(problem) * problem.mu + 4.0 * EPS, 1.0)
 
-    def rate(self, problem: Canonical, k: int) -> float:
-        """||x^k - x_hat|| <= rate(k) ||x^0 - x_hat||."""
-        return rate(problem.L / problem.mu, k)
-
     def step(self, problem: Canonical, state: FistaState) -> FistaState:
         tau, t, z = self.length(problem), 0.0, state.x
         if self.accelerated:
@@ -102,8 +92,7 @@ class Fista:
         z_image = problem.f.image(z)
         z_gradient = problem.f.gradient_at(z, z_image)
         x = problem.g.prox(_descended(z, tau, z_gradient), tau)
-        a_priori = self.rate(problem, state.k + 1)
-        evidence = Evidence(z, z_image, z_gradient, tau, self.contraction(problem), problem.L, a_priori)
+        evidence = Evidence(z, z_image, z_gradient, tau, self.contraction(problem), problem.L)
         return FistaState(x, state.x, t, state.k + 1, evidence=evidence)
 
 
@@ -119,10 +108,7 @@ class GradientDescent(Fista):
 
     def contraction(self, problem: Canonical) -> float:
         """The rate of one step, and the rounding of its length."""
-        return min(self.rate(problem, 1) + 4.0 * EPS, 1.0)
-
-    def rate(self, problem: Canonical, k: int) -> float:
-        return float(((problem.L - problem.mu) / (problem.L + problem.mu)) ** k)
+        return min((problem.L - problem.mu) / (problem.L + problem.mu) + 4.0 * EPS, 1.0)
 
 
 @dataclass(frozen=True)

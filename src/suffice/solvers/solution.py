@@ -8,20 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol, runtime_checkable
 
-from suffice.arrays import EPS, Array, frozen, norm
-from suffice.solvers.certificate import (
-    GIVEN_AGAIN,
-    Certificate,
-    Evidence,
-    Rule,
-    certify_step,
-    fixed_point_radius,
-    step_rounding,
-)
+from suffice.arrays import Array, frozen
+from suffice.solvers.certificate import GIVEN_AGAIN, Certificate, Rule
 from suffice.solvers.problem import Canonical, Composite
 
 
@@ -72,7 +64,6 @@ class Solution:
     outcome: Outcome
     solver: str | Solver = "fista"
     state: Any = field(default=None, repr=False)
-    initial_radius: float = field(default=math.inf, repr=False)  #: proven bound on ||x^0 - x_hat||
     problem: Composite | None = field(default=None, repr=False, compare=False, metadata=GIVEN_AGAIN)
     error: float = field(default=math.inf, repr=False)  #: proven error of its loss, where that is less than by radius
     tangent: Array | None = field(default=None, repr=False, compare=False)  #: where its next derivative may start from
@@ -103,16 +94,6 @@ class Ask:
 def out_of_reach(proof: Certificate, within: float) -> bool:
     """Whether rounding alone is more than what is asked for, and hardly anything else is left of the radius."""
     return proof.rounding >= within and proof.radius <= 2.0 * proof.rounding
-
-
-def initial_radius(problem: Canonical, x: Array, evidence: Evidence) -> float:
-    """A proven bound on the distance of the first step's z, which is the start (and may lie outside g's domain)."""
-    z, tau = evidence.z, evidence.tau
-    proof = certify_step(problem, z, evidence.z_image, replace(evidence, tau=None), "free", math.inf)
-    if tau is None:
-        return proof.radius
-    moved = norm(x - z) + step_rounding(problem, evidence)
-    return min(proof.radius, fixed_point_radius(moved, evidence.contraction) * (1.0 + 64.0 * EPS) + proof.rounding)
 
 
 def patience(problem: Composite) -> float:

@@ -26,15 +26,12 @@ from suffice.solvers.fista import AdaptiveFista, Fista, GradientDescent
 from suffice.solvers.newton import Newton
 from suffice.solvers.problem import Canonical, Composite
 from suffice.solvers.quadratic import NoFactorError
-from suffice.solvers.solution import Outcome, Selective, Solution, Solver, initial_radius, out_of_reach, patience
+from suffice.solvers.solution import Outcome, Selective, Solution, Solver, out_of_reach, patience
 
 SOLVERS: dict[str, Solver] = {
     solver.name: solver for solver in (Auto(), Fista(), AdaptiveFista(), GradientDescent(), Newton())
 }
-# For problems of one kind only; and former names of `newton`.
-SPECIAL: dict[str, Solver] = {
-    solver.name: solver for solver in (NewtonTV(), Newton("newton_softmax"), Newton("newton_prox"))
-}
+SPECIAL: dict[str, Solver] = {"newton_tv": NewtonTV()}  # for problems of one kind only
 
 FIRST_TRY, LATER = 20, 1.5  # the first step of a first-order method that is verified; the next ones, times so much
 
@@ -52,9 +49,9 @@ def solve(
 ) -> Solution:
     """Minimise f + g until the distance to the minimiser is proven to be at most `within`, or for `steps` steps.
 
-    `solver` is a name ("auto", "newton", "fista_adaptive", "fista", "gradient_descent", "newton_tv", "newton_softmax",
-    "newton_prox") or a solver of your own. `certificate` is the rule that proves the distance;
-    "tightest" is the best of those that are free of charge and of a verification of the signed support.
+    `solver` is a name ("auto", "newton", "fista_adaptive", "fista", "gradient_descent", "newton_tv") or a solver of
+    your own. `certificate` is the rule that proves the distance; "tightest" is the best of those that are free of
+    charge and of a verification of the signed support.
 
     `warm` is a starting point, or a solution: one of this very problem by this solver is continued (and returned as
     it is if it is accurate enough), any other lends its x as starting point. Without it the start is 0. `max_steps`
@@ -74,9 +71,6 @@ def solve(
     state = None
     for taken, solution in enumerate(_iterate(problem, solver, warm, certificate, steps or 0, within or 0.0)):
         if within is not None:
-            evidence = getattr(solution.state, "evidence", None)
-            if certificate == "rate" and taken > 0 and evidence is not None and evidence.rate == math.inf:
-                raise ValueError(f"certificate='rate' needs a solver with an a-priori rate, {_name(solver)} has none")
             if solution.certificate.radius <= within:
                 return replace(solution, outcome=Outcome.REACHED)
             if enough is not None and solution.certificate.verification is not None and enough(solution):
@@ -122,9 +116,9 @@ def _iterate(
     method = find_solver(solver)
     canonical = problem.canonical
     if isinstance(warm, Solution) and continues(warm, problem, method):
-        steps, start_radius, state, proof = warm.steps, warm.initial_radius, warm.state, warm.certificate
+        steps, state, proof = warm.steps, warm.state, warm.certificate
         if state is None:  # a state of the user's own that a file could not hold: start again from here
-            state, start_radius = method.start(canonical, warm.x), proof.radius
+            state = method.start(canonical, warm.x)
         elif (
             certificate == "tightest"
             and proof.radius > within
@@ -135,7 +129,7 @@ def _iterate(
         yield replace(warm, certificate=proof)
     else:
         start = begun(problem, solver, warm, certificate)
-        steps, start_radius, state, proof = 0, math.inf, start.state, start.certificate
+        steps, state, proof = 0, start.state, start.certificate
         yield start
         del start
     taken, pending = 0, False
@@ -147,17 +141,15 @@ def _iterate(
         state = made
         del made
         steps, taken = steps + 1, taken + 1
-        if steps == 1 and state.evidence is not None and state.evidence.tau is not None:
-            start_radius = initial_radius(canonical, state.x, state.evidence)
         if pending and taken >= certify_from:
-            proof = certify_step(canonical, state.x, state.image, state.evidence, certificate, start_radius)
+            proof = certify_step(canonical, state.x, state.image, state.evidence, certificate)
             proof = replace(proof, radius=math.inf) if math.isnan(proof.radius) else proof
             due = proof.radius > within and (_worth_verifying(state, steps) or out_of_reach(proof, within))
             if certificate == "tightest" and due:
                 proof = tighter(proof, verified(canonical, state.x, state.evidence))
             pending = False
         _freeze(state)
-        yield Solution(state.x, proof, steps, Outcome.STEPS, solver, state, start_radius, problem)
+        yield Solution(state.x, proof, steps, Outcome.STEPS, solver, state, problem)
 
 
 def begun(
