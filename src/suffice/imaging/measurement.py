@@ -43,14 +43,10 @@ class Fourier:
         return 3.5 * factor * EPS * (math.log2(n) + 1.0)
 
     def apply(self, x: Pixels) -> Pixels:
-        if len(self.shape) == 1:  # numpy's function for several axes costs more than a short transform
-            return np.fft.fft(x, norm="ortho")
-        return np.fft.fftn(x, axes=(-2, -1), norm="ortho")
+        return np.fft.fftn(x, axes=range(-len(self.shape), 0), norm="ortho")
 
     def adjoint(self, y: Pixels) -> Pixels:
-        if len(self.shape) == 1:
-            return np.fft.ifft(y, norm="ortho")
-        return np.fft.ifftn(y, axes=(-2, -1), norm="ortho")
+        return np.fft.ifftn(y, axes=range(-len(self.shape), 0), norm="ortho")
 
 
 def _difficulty(n: int) -> float:

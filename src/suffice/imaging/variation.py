@@ -25,7 +25,6 @@ times the size of what it is applied to.
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeAlias, get_args
@@ -84,39 +83,15 @@ def inner(d: Pixels, e: Pixels) -> Array:
     return product
 
 
-class _Scratch(threading.local):
-    """Arrays that never leave this module, kept for the next gradient: fresh memory costs more than the arithmetic."""
-
-    def __init__(self) -> None:
-        self.arrays: dict[tuple[Any, ...], Pixels] = {}
-
-    def array(self, use: str, shape: tuple[int, ...], dtype: Any) -> Pixels:
-        key = (use, shape, np.dtype(dtype).char)
-        if key not in self.arrays:
-            if len(self.arrays) >= 16:
-                self.arrays.clear()
-            self.arrays[key] = np.empty(shape, dtype)
-        return self.arrays[key]
-
-
-_scratch = _Scratch()
-
-
-def squares(d: Pixels, out: Array | None = None) -> Array:
+def squares(d: Pixels) -> Array:
     """|d|^2, entry by entry."""
-    if d.dtype.kind == "c":
-        parts = np.multiply(
-            d.view(np.float64), d.view(np.float64), out=_scratch.array("c", (*d.shape[:-1], 2 * d.shape[-1]), float)
-        )
-        summed: Array = np.add(parts[..., ::2], parts[..., 1::2], out=out)
-        return summed
-    squared: Array = np.multiply(d, d, out=out)
+    squared: Array = d.real**2 + d.imag**2 if d.dtype.kind == "c" else d * d
     return squared
 
 
-def differences(x: Pixels, axes: int, boundary: str, out: Pixels | None = None) -> Pixels:
+def differences(x: Pixels, axes: int, boundary: str) -> Pixels:
     """D x for the last `axes` axes of x, stacked along a new first axis."""
-    d = np.empty((axes, *x.shape), x.dtype) if out is None else out
+    d = np.empty((axes, *x.shape), x.dtype)
     for k in range(axes):
         here, pixels = np.moveaxis(d[k], k - axes, 0), np.moveaxis(x, k - axes, 0)
         np.subtract(pixels[1:], pixels[:-1], out=here[1:])
@@ -223,27 +198,20 @@ class Variation:
     def value_at(self, x: Array, image: Array) -> float:
         return self.value(x)
 
-    def slopes(self, X: Pixels, d: Pixels | None = None, eta: Array | None = None) -> tuple[Pixels, Array]:
-        """D x and eta, into the arrays given if any."""
-        d = differences(X, self.axes, self.boundary, d)
-        eta = squares(d[0], eta)
+    def slopes(self, X: Pixels) -> tuple[Pixels, Array]:
+        """D x and eta."""
+        d = differences(X, self.axes, self.boundary)
+        eta = squares(d[0])
         for k in range(1, self.axes):
-            eta += squares(d[k], _scratch.array("square", eta.shape, float))
+            eta += squares(d[k])
         eta += self.eps_tv * self.eps_tv
         return d, np.sqrt(eta, out=eta)
 
     def gradient_at(self, x: Array, image: Array) -> Array:
         X = self.pixels(x)
-        d = _scratch.array("d", (self.axes, *X.shape), X.dtype)
-        d, eta = self.slopes(X, d, _scratch.array("eta", X.shape, float))
-        np.divide(self.alpha, eta, out=eta)
-        d *= eta
+        d, eta = self.slopes(X)
+        d *= np.divide(self.alpha, eta, out=eta)
         gradient = adjoint_differences(d, self.boundary)
-        if self.operator is None and self.weights is None:
-            rest: Pixels = np.multiply(X, 1.0 + self.eps_l2, out=d[0])
-            rest -= self.y
-            gradient += rest
-            return flat(gradient)
         gradient += self._pulled(X if self.operator is None else self.operator.apply(X), self.y)
         gradient += self.eps_l2 * X
         return flat(gradient)
