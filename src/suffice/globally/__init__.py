@@ -1,7 +1,7 @@
 """A global certificate: no penalties in a box are better than the best known ones by more than epsilon.
 
 models, expansions      what is known of a fold, and weights at given penalties; Taylor remainders of losses
-paths, reach            through minimisers, with bends at kinks, and what margins do there; how far minimisers are
+paths, reach            through minimisers, and what margins do there; how far minimisers are
 surfaces, homotopy      bounds of F over boxes; the Lasso's whole path
 branch, certificate     branch and bound; the public face, and what pictures show
 """

@@ -1,5 +1,5 @@
-r"""A path through minimisers: a second-order expansion of w(t) around the centre of a box of parameters, with bends
-where weights come and go; and what margins, slopes and gradients do along it, for all parameters of the box at once.
+r"""A path through minimisers: a second-order expansion of w(t) around the centre of a box of parameters;
+and what margins, slopes and gradients do along it, for all parameters of the box at once.
 
     w~(t) = w0 + D t + V[t, t]    on the signed support (S, sigma) of w0,  0 elsewhere,      (l1, l2) = B (centre + t).
 
@@ -10,30 +10,14 @@ diag(a psi'') there, and the intercept as one more column that has no penalty,
 
 Nothing has to be proven here: whatever the path is, `suffice.globally.reach` bounds how far it is from minimisers.
 
-*Bends.* A smooth path is wrong in first order beyond a kink. Let K be the columns whose weight would change its sign
-somewhere in the box, and those outside the support whose gradient may exceed l1, each with its sigma_j: that of the
-weight, or minus that of the gradient. The path becomes
-
-    w~(t) = w0 + D t + V[t, t] + sum_{j in K} kappa_j(t) r_j,      r_j = sigma_j (e_j - H_BB^-1 H_Bj),   B = S \ K,
-
-with  kappa_j = (-sigma_j w~_j)_+  of the smooth path for a weight that leaves: it stays 0, and the others answer; and
-kappa_j = (x_j)_+/h_j,  x_j = -sigma_j grad_j f - l1 along the smooth path,  h_j = sigma_j (H r_j)_j,  for one that
-enters. H r_j is 0 on B, so that e, what no subgradient cancels, is on B as it was; on K there is
-
-    e_j = sum_{k in K, k != j} kappa_k (H r_k)_j  +  (h_j kappa_j - 2 l1)_+  for one that leaves,
-
-since any subgradient between -l1 and l1 will do where the weight is 0, and the sum alone for one that enters. So one
-kink costs nothing in first order, and several what they have to do with each other. All that is ever used of kappa_j
-is 0 <= kappa_j <= kappa_j^max. H here is that at the centre; how it changes is left to `reach`, with all the rest.
-
-*Along the path* margins are m0 + s, s = s1 + s2 of first and second order, bends and clips being of the second kind.
+*Along the path* margins are m0 + s, s = s1 + s2 of first and second order, clips being of the second kind.
 With psi' = psi'(m0) and so on, row by row,
 
     psi'(m0 + s) = psi' + psi'' s + 1/2 psi''' s1^2 + zeta,      |zeta| bounded by `suffice.globally.expansions`,
 
-so that grad_j f = p_j(t) + (X^T a zeta)_j, p_j a polynomial in t and the bends. |p_j| - l1 is largest, but for
-second-order terms, in a corner of the box. A weight that would change its sign, and does not bend the path, is clipped:
-it stays 0, which adds sigma_j k_j, 0 <= k_j <= k_j^max, to the path.
+so that grad_j f = p_j(t) + (X^T a zeta)_j, p_j a polynomial in t. |p_j| - l1 is largest, but for second-order
+terms, in a corner of the box. A weight that would change its sign is clipped: it stays 0, which adds sigma_j k_j,
+0 <= k_j <= k_j^max, to the path.
 
 *Rounding.* Vectors X^T (a r) are known to gamma ||diag(a)^(1/2) x_j|| ||a^(1/2) r||, entry by entry, with what the
 margins' own rounding does to r; that of the margins themselves is part of zeta.
@@ -41,7 +25,7 @@ margins' own rounding does to r; that of the margins themselves is part of zeta.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import combinations_with_replacement, product
 
 import numpy as np
@@ -57,7 +41,6 @@ from suffice.rows.rounding import TINY, gamma
 Indices = npt.NDArray[np.intp]
 
 SAFE = 1.0 + 1e-10  # what sums of a few bounds are multiplied by for their rounding
-MOST = 60  # bends of a path
 
 
 def pairs(m: int) -> list[tuple[int, int]]:
@@ -95,19 +78,15 @@ class PenaltyBox:
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """w~, with its first- and second-order coefficients as columns of A: D_1, .., then V of all `pairs`, then bends."""
+    """w~, with its first- and second-order coefficients as columns of A: D_1, .., then V of all `pairs`."""
 
     S: Indices
     sigma: Array
     w: Array  # w0, all of it
-    A: Array  # (|S|, with the intercept last) x (m + pairs + bends)
+    A: Array  # (|S|, with the intercept last) x (m + pairs)
     m0: Array  # margins of training rows at w0
     b: float
     spread: Array  # (H^-1)_jj^(1/2) on S and the intercept, about
-    base: int  # so many of S have weights at the centre; the others enter by a bend
-    own: Indices = field(default_factory=lambda: np.zeros(0, dtype=np.intp))  # row of A that a bend is about
-    h: Array = field(default_factory=lambda: np.zeros(0))
-    limits: Array = field(default_factory=lambda: np.zeros(0))  # kappa^max
 
 
 def path_of(fold: CertifiableFold, w: Array, box: PenaltyBox) -> Path:
@@ -118,7 +97,7 @@ def path_of(fold: CertifiableFold, w: Array, box: PenaltyBox) -> Path:
     m = fold.B.shape[1]
     size = len(S) + fold.intercept
     A = np.zeros((size, m + len(pairs(m))))
-    constant = Path(S, sigma, w, A, m0, b, np.zeros(size), len(S))
+    constant = Path(S, sigma, w, A, m0, b, np.zeros(size))
     if size == 0 or not np.any(w) or len(S) > len(m0) + len(w) * bool(fold.B[1].any()):
         return constant
     X, H = fold.hessian(S, m0, fold.B[1] @ box.centre)
@@ -138,7 +117,7 @@ def path_of(fold: CertifiableFold, w: Array, box: PenaltyBox) -> Path:
     if not np.isfinite(A).all():
         return constant
     inverse = np.diag(cho_solve(factor, np.eye(size)))
-    return Path(S, sigma, w, A, m0, b, np.sqrt(np.maximum(inverse, 0.0)), len(S))
+    return Path(S, sigma, w, A, m0, b, np.sqrt(np.maximum(inverse, 0.0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,12 +141,10 @@ class MarginRanges:
 
 
 def clips_of(fold: CertifiableFold, path: Path, box: PenaltyBox, sizes: Array) -> Array:
-    """k^max on S and the intercept; 0 for weights that bend the path."""
+    """k^max on S and the intercept."""
     clips, s = np.zeros(len(path.A)), len(path.S)
     if fold.sparse and box.bounded:
         clips[:s] = np.maximum((np.abs(path.A) @ sizes)[:s] * SAFE - np.abs(path.w[path.S]), 0.0)
-        clips[path.own] = 0.0
-        clips[path.base : s] = 0.0
     return clips
 
 
@@ -217,57 +194,14 @@ def expansion_of(fold: CertifiableFold, path: Path) -> Expansion:
 
 def excess_of(fold: CertifiableFold, box: PenaltyBox, known: Expansion, sizes: Array) -> Array:
     """No less than |p_j(t)| - l1 anywhere in the box, of every column."""
-    d = fold.design.shape[1]
+    d, m = fold.design.shape[1], fold.B.shape[1]
     K, error = known.K[:d], known.error[:d]
     if not box.bounded:  # the path is constant, and l1 least at the lower end
         return np.asarray(np.abs(K[:, 0]) + error[:, 0] - float(fold.B[0] @ box.low) * (1.0 - 8.0 * EPS))
-    return np.maximum(*over(fold, box, known, sizes))
-
-
-def over(fold: CertifiableFold, box: PenaltyBox, known: Expansion, sizes: Array) -> tuple[Array, Array]:
-    """No less than p_j(t) - l1, and than -p_j(t) - l1, anywhere in a bounded box, of every column."""
-    d, m = fold.design.shape[1], fold.B.shape[1]
-    K, error = known.K[:d], known.error[:d]
     t = np.array(list(product(*zip(-box.r, box.r, strict=True)))).T
     corners = np.vstack([np.ones(t.shape[1]), t])
     there = K[:, : 1 + m] @ corners
     off = gamma(m + 4) * (np.abs(K[:, : 1 + m]) @ np.abs(corners[:, 0])) + 8.0 * EPS * float(fold.B[0] @ box.high)
     off += (np.abs(K[:, 1 + m :]) @ sizes[m:] + error @ np.append(1.0, sizes)) * SAFE
     l1 = fold.B[0] @ (box.centre[:, None] + t)
-    return (there - l1).max(axis=1) + off, (-there - l1).max(axis=1) + off
-
-
-def bent(fold: CertifiableFold, path: Path, box: PenaltyBox, known: Expansion, sizes: Array) -> Path:
-    """The path with its bends."""
-    leaving = clips_of(fold, path, box, sizes)[: len(path.S)]  # kappa^max on S, 0 for no kink
-    sides = over(fold, box, known, sizes)
-    doubt = 2.0 * (known.error[: fold.design.shape[1]] @ np.append(1.0, sizes))
-    entering = np.maximum(np.maximum(*sides) + doubt, 0.0)  # that of x_j, for all columns
-    entering[np.minimum(*sides) >= 0.0] = 0.0  # of either sign: not as a kink
-    entering[path.S] = 0.0
-    L, j = np.flatnonzero(leaving), np.flatnonzero(entering > 0.0)
-    s, size = len(path.S), len(path.S) + len(j) + fold.intercept
-    count = len(L) + len(j)
-    if count == 0 or count > MOST or size > len(path.m0) + len(path.w) * bool(fold.B[1].any()):
-        return path
-    S: Indices = np.append(path.S, j)
-    _, H = fold.hessian(S, path.m0, fold.B[1] @ box.centre)
-    base = np.ones(size, dtype=bool)
-    own: Indices = np.append(L, np.arange(s, len(S)))
-    base[own] = False
-    signs = np.append(path.sigma, np.where(sides[0] > sides[1], -1.0, 1.0)[j])
-    r = np.zeros((size, count))
-    r[own, np.arange(count)] = signs[own]
-    try:
-        r[base] = -cho_solve(cho_factor(H[np.ix_(base, base)]), H[np.ix_(base, own)] * signs[own])
-    except (LinAlgError, ValueError):
-        return path
-    h = signs[own] * np.einsum("ij,ji->i", H[own], r)
-    if not (np.all(h > 0.0) and np.isfinite(r).all()):
-        return path
-    limits = np.append(leaving[L], entering[j] / h[len(L) :]) * SAFE
-    A = np.zeros((size, path.A.shape[1] + count))
-    rows = np.append(np.arange(s), np.arange(len(S), size))
-    A[rows, : path.A.shape[1]] = path.A
-    A[:, path.A.shape[1] :] = r
-    return replace(path, S=S, sigma=signs, A=A, base=s, own=own, h=h, limits=limits)
+    return np.asarray((np.abs(there) - l1).max(axis=1) + off)

@@ -19,10 +19,10 @@ each for itself, and l2 counts in full: where l2 > 0, some d always serves. For 
 
 *lambda.* With l2 = l2_centre + B_2 t and the expansion along the path,
 
-    e on S = u0 + E1 t + E2[t, t] + sum_k kappa_k H_0 r_k + (B_2 t)(V[t, t] + .. + sigma k) + H_0 sigma k + X^T a zeta,
+    e on S = u0 + E1 t + E2[t, t] + (B_2 t)(V[t, t] + sigma k) + H_0 sigma k + X^T a zeta,
 
-u0, E1 and E2 being zero but for rounding and for what w0 lacks of being a minimiser; H_0 r_k is as
-`suffice.globally.paths` says. Norms by H^-1 of the polynomial are sums over its monomials. With C = a c,
+u0, E1 and E2 being zero but for rounding and for what w0 lacks of being a minimiser. Norms by H^-1 of the polynomial
+are sums over its monomials. With C = a c,
 
     ||X^T a zeta||_{H^-1}  <=  ||C^(-1/2) a zeta||,
 
@@ -54,7 +54,6 @@ from suffice.globally.paths import (
     MarginRanges,
     Path,
     PenaltyBox,
-    bent,
     clips_of,
     excess_of,
     expansion_of,
@@ -81,30 +80,15 @@ class Ball:
     sizes: Array  # of the monomials t_k, t_k t_l
 
 
-@dataclass(frozen=True, eq=False)
-class BallFound:
-    """The ball for a box, None where nothing is proven; the path with its bends; and how much less slack there would
-    be, about, with each side of the box halved, of which nothing is proven."""
-
-    ball: Ball | None
-    path: Path
-    relief: Array
-
-
-def ball_of(fold: CertifiableFold, path: Path, box: PenaltyBox) -> BallFound:
-    """What is found for a box; an unbounded one needs a path that is constantly 0."""
+def ball_of(fold: CertifiableFold, path: Path, box: PenaltyBox) -> tuple[Ball | None, Array]:
+    """The ball for a box, None where nothing is proven, and how much less slack there would be, about, with each side
+    of the box halved, of which nothing is proven. An unbounded box needs a path that is constantly 0."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         known = expansion_of(fold, path)
         sizes, relief = sizes_of(box.r if box.bounded else np.zeros(len(box.low))), np.ones(len(box.low))
         if box.bounded and len(box.low) > 1:
             relief = _relief(fold, path, box, known)
-        if not np.isfinite(known.K).all():
-            return BallFound(None, path, relief)
-        if box.bounded and fold.sparse and path.A.any():
-            path = bent(fold, path, box, known, sizes)
-            if len(path.limits):
-                known, sizes = expansion_of(fold, path), np.append(sizes, path.limits)
-        return BallFound(_ball_of(fold, path, box, known, sizes), path, relief)
+        return _ball_of(fold, path, box, known, sizes) if np.isfinite(known.K).all() else None, relief
 
 
 def _ball_of(fold: CertifiableFold, path: Path, box: PenaltyBox, known: Expansion, sizes: Array) -> Ball | None:
@@ -275,8 +259,8 @@ def _polynomial(factor: ProvenFactor, at: Indices, residual: Residual, sizes: Ar
 
 
 def _residual(fold: CertifiableFold, path: Path, box: PenaltyBox, known: Expansion) -> Residual:
-    """u0, E1, E2 and H_0 r of the module's text as columns with their errors, entry by entry; and what is multiplied by
-    B_2 t, the path's coefficients of second order, and of bends, and the largest |B_2 t|."""
+    """u0, E1 and E2 of the module's text as columns with their errors, entry by entry; and what is multiplied by B_2 t,
+    the path's coefficients of second order, and the largest |B_2 t|."""
     m = fold.B.shape[1]
     rows = np.append(path.S, fold.design.shape[1]) if fold.intercept else path.S
     E, doubt = known.K[rows].copy(), known.error[rows].copy()
@@ -292,8 +276,6 @@ def _residual(fold: CertifiableFold, path: Path, box: PenaltyBox, known: Expansi
     terms = [(0, l1 * path.sigma), (0, l2 * w)]
     for k in range(m):
         terms += [(1 + k, fold.B[0, k] * path.sigma), (1 + k, fold.B[1, k] * w), (1 + k, l2 * D[:, k])]
-    quads = m + len(pairs(m))
-    terms += [(1 + q, l2 * D[:, q]) for q in range(quads, D.shape[1])]
     for q, (j, k) in enumerate(pairs(m), start=m):
         terms += [(1 + q, l2 * D[:, q]), (1 + q, fold.B[1, j] * D[:, k])]
         if j < k:
@@ -303,12 +285,4 @@ def _residual(fold: CertifiableFold, path: Path, box: PenaltyBox, known: Expansi
         size[:, column] += np.abs(term)
     E[:s] += added
     doubt[:s] += 16.0 * EPS * (np.abs(E[:s]) + size)
-    E[path.base : s, : 1 + quads] = 0.0  # what exceeds l1 there is what makes them enter
-    most = 2.0 * float(fold.B[0] @ box.low) * (1.0 - 8.0 * EPS)
-    for q, (j, h) in enumerate(zip(path.own, path.h, strict=True), start=quads):
-        own = path.sigma[j] * E[j, 1 + q]
-        free = most / path.limits[q - quads] if j < path.base else h
-        left = max(own - free, -own, 0.0) if j < path.base else abs(own - free)
-        doubt[j, 1 + q] += left + 8.0 * EPS * (abs(own) + abs(free))
-        E[j, 1 + q] = 0.0
     return E, doubt, beyond, float(fold.B[1] @ box.r)

@@ -9,8 +9,7 @@ With s1 = X D t, and g = X^T (v phi'(m0)),
     slack = share ( ||g||_{(R^T R)^-1} rho + sum_j |g_j| k_j + sum_i v_i ( 1/2 |phi''| z (2 |s1| + z) + R ) ),
 
 z_i = |s2| + clips + ||x_i|| rho: the error of first order in rho goes by one product with a vector, not by every row's
-own. All of it is of third order in the size of the box but for clips, for bends (one changes the loss by kappa_j g .
-r_j, half of which goes to the quadratic's constant and half to slack) and for what they do to rho. Rounding is added.
+own. All of it is of third order in the size of the box but for clips and for what they do to rho. Rounding is added.
 The quadratics of folds are added before the least value is looked for: slopes of folds cancel where F is least. Beside
 it stands what the ranges of margins give, row by row, which is better for large boxes; both hold.
 
@@ -169,10 +168,11 @@ def together(parts: list[LossSurface], box: PenaltyBox) -> LossSurface:
 
 def part_of(fold: CertifiableFold, w: Array, box: PenaltyBox) -> LossSurface:
     """What is proven of one fold's share of F over a box, from its weights at the centre."""
-    found = ball_of(fold, path_of(fold, w, box), box)
+    path = path_of(fold, w, box)
+    ball, relief = ball_of(fold, path, box)
     with np.errstate(over="ignore", invalid="ignore"):
-        part = unknown(box) if found.ball is None else _held_out(fold, found.path, found.ball, box)
-    return replace(part, relief=found.relief)
+        part = unknown(box) if ball is None else _held_out(fold, path, ball, box)
+    return replace(part, relief=relief)
 
 
 def _held_out(fold: CertifiableFold, path: Path, ball: Ball, box: PenaltyBox) -> LossSurface:
@@ -200,9 +200,6 @@ def _held_out(fold: CertifiableFold, path: Path, ball: Ball, box: PenaltyBox) ->
     slack = gamma(len(m0) + 64) * of_sums + float(np.abs(pulls) @ blur)
     slack += float(v @ (0.5 * np.abs(bend) * z * (2.0 * s1 + z) + score_remainder(score, m0, moved, y)))
     slack += _first_order(fold, path, ball, pulls)
-    quads = m + len(pairs(m))
-    bends = G[quads:] * path.limits  # of them between none and all
-    slack += 0.5 * float(np.abs(bends).sum())
     low, high = (float(v @ end) for end in score.range(m0, moved, y))
     up = 1.0 + gamma(len(m0) + 64)
     share = held.share
@@ -211,7 +208,7 @@ def _held_out(fold: CertifiableFold, path: Path, ball: Ball, box: PenaltyBox) ->
     slack = share * slack * SAFE if slack == slack else math.inf
     if not (math.isfinite(slack) and np.isfinite(G).all() and np.isfinite(Q).all()):
         return unknown(box)
-    quadratic = BoxQuadratic(share * float(terms.sum() + 0.5 * bends.sum()), share * G[:m], share * (G[m:quads] + Q))
+    quadratic = BoxQuadratic(share * float(terms.sum()), share * G[:m], share * (G[m:] + Q))
     centre = box.centre if box.bounded else np.zeros(m)
     return LossSurface(centre, quadratic, slack, floor, ceiling, np.ones(m))
 
