@@ -11,7 +11,6 @@ import sklearn.linear_model
 
 import suffice
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic, signs
-from suffice.problems.linear import sharing_designs
 
 N, D = 60, 12
 rng = np.random.default_rng(7)
@@ -224,21 +223,3 @@ NOT_FINITE = np.where(np.arange(N) == 5, math.nan, y)
 def test_bad_input_is_named(build, error, message):
     with pytest.raises(error, match=re.escape(message)):
         build()
-
-
-@pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
-def test_problems_that_were_given_one_matrix_share_its_design(kind):
-    rng = np.random.default_rng(0)
-    X, labels = kind(rng.standard_normal((30, 4))), np.arange(30) % 3
-    weight = rng.random(30)
-    given = [
-        *(ElasticNetLogistic(X, labels == digit) for digit in range(3)),
-        *(ElasticNetLogistic(X, labels == digit, sample_weight=weight) for digit in range(2)),
-        ElasticNetLogistic(X.copy(), labels == 0),
-    ]
-    shared = sharing_designs(given)
-    assert len({id(problem.design) for problem in shared}) == 3
-    assert shared[0].design is shared[2].design and shared[3].design is shared[4].design
-    assert len({id(problem.design) for problem in given}) == 6  # what was given is as it was
-    for one, other in zip(shared, given, strict=True):
-        assert one.at(l1=0.1, l2=0.1).L == other.at(l1=0.1, l2=0.1).L and np.array_equal(one.y, other.y)

@@ -24,14 +24,13 @@ a `dask.array`, too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from copy import copy
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
-from suffice.arrays import EPS, Array, host, positive
+from suffice.arrays import EPS, Array, positive
 from suffice.lazy import cached_property
 from suffice.models.cox import CoxModel
 from suffice.models.families import BINOMIAL, GAMMA, POISSON, NegativeBinomial, Tweedie
@@ -40,7 +39,6 @@ from suffice.models.margin_losses import LOGISTIC, SQUARED, Huber, Labelled, Mar
 from suffice.models.smooth import ImagedSmooth, Ridged
 from suffice.penalties.prox import L1, WeightedL1
 from suffice.rows.design import Design
-from suffice.rows.sums import Chosen
 from suffice.solvers.problem import Composite
 from suffice.solvers.sensitivity import penalties_doubt
 
@@ -320,27 +318,3 @@ def penalised(
     smooth = Ridged(plain, np.broadcast_to(weights - least, size))
     L = float(plain.L) + smooth.largest
     return Composite(smooth, WeightedL1(np.broadcast_to(l1, size)), mu=least, L=L, size=size)
-
-
-def sharing_designs(problems: Sequence[LowerLevel]) -> tuple[LowerLevel, ...]:
-    """The same problems; those that were given one and the same matrix, equally weighted, share its norms and go
-    through one product with it where the solver can."""
-    known: list[Design] = []
-    shared: list[LowerLevel] = []
-    for problem in problems:
-        if isinstance(problem, ElasticNetModel):
-            own = problem.design
-            twin = next((one for one in known if one.X is own.X and _equal(one.weights, own.weights)), None)
-            if twin is None:
-                known.append(own)
-            elif twin is not own:
-                problem = copy(problem)
-                problem.design = twin
-        shared.append(problem)
-    return tuple(shared)
-
-
-def _equal(one: Any, other: Any) -> bool:
-    if isinstance(one, Chosen) or isinstance(other, Chosen):
-        return bool(one == other)
-    return one is other or np.array_equal(host(one), host(other))

@@ -24,7 +24,6 @@ from suffice.journal.codec import light
 from suffice.losses import Loss, LossAt
 from suffice.options import Policy
 from suffice.problems import LowerLevel
-from suffice.problems.linear import sharing_designs
 from suffice.protocols import Closing
 from suffice.prove.stationarity import stationarity
 from suffice.rows.margins import together, together_if_dear
@@ -60,7 +59,7 @@ class BilevelProblem(Closing):
         max_steps: int = 100_000,
         executor: Any = None,
     ) -> None:
-        self.lower, self.losses = sharing_designs(tuple(lower)), tuple(losses)
+        self.lower, self.losses = tuple(lower), tuple(losses)
         if not self.lower:
             raise ValueError("lower must hold at least one lower-level problem")
         if len(self.lower) != len(self.losses):
@@ -153,8 +152,7 @@ class BilevelProblem(Closing):
 
     def with_lower(self, lower: Sequence[LowerLevel]) -> BilevelProblem:
         """The same problem with other lower-level problems of the same parameters; the executor is shared."""
-        shared = sharing_designs(tuple(lower))
-        return self._other(lower=shared, _share=replace(self._share, lower=shared))
+        return self._other(lower=tuple(lower), _share=replace(self._share, lower=tuple(lower)))
 
     def _other(self, **changes: Any) -> BilevelProblem:
         other = copy(self)
