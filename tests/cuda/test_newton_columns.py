@@ -144,7 +144,7 @@ def test_intercepts_of_columns_are_those_of_each_model(kind: str) -> None:
     shapes = (rng.standard_normal(80), 50.0 * y, -30.0 * y, np.full(80, 7.0), 1e3 + rng.standard_normal(80))
     found = host(ColumnLosses.of(every).intercepts(torch.asarray(np.stack(shapes, axis=1), device=DEVICE)))
     for b, model, margins in zip(found, every, shapes, strict=True):
-        true, error = model.intercept(margins)
+        true, error = model.shift(margins)
         assert abs(b - true) <= error + 1e-9 * (1.0 + abs(true))
 
 

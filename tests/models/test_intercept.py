@@ -44,7 +44,7 @@ def random_model(psi, seed, l2=None):
 def test_the_intercept_lies_within_its_proven_error(psi, seed):
     rng, model, reference = random_model(psi, seed)
     w = rng.standard_normal(model.design.shape[1]) * 10.0 ** rng.uniform(-3, 0.5)
-    b, error = model.intercept(model.image(w))
+    b, error = model.shift(model.image(w))
     truth = reference.intercept(w)
     rounding = 1e-15 * model.design.shape[1] * float(abs(reference.X).sum(axis=1).max()) * float(abs(w).max())
     assert abs(b - truth) <= error + rounding
@@ -114,7 +114,7 @@ def test_the_intercept_belongs_to_the_margins_whatever_was_asked_before(psi):
     for share in (0.5, 0.9, 1.1):
         model.b(model.image(share * w))
     again = Intercepted(Design.of(model.design.X), model.y, model.loss, 3.0)
-    assert model.intercept(image) == again.intercept(again.image(w))
+    assert model.shift(image) == again.shift(again.image(w))
 
 
 @pytest.mark.parametrize("psi", PSI)
@@ -123,7 +123,7 @@ def test_what_is_known_at_the_intercept_proves_its_error_without_another_pass(ps
     image = model.image(w)
     b = model.b(image)
     monkeypatch.setattr(intercept, "slope_and_bend", lambda *_: pytest.fail("rows were passed once more"))
-    found, error = model.intercept(image)
+    found, error = model.shift(image)
     assert found == b and 0.0 < error < 1e-12 * (1.0 + abs(b))
     assert np.isfinite(model.gradient_at(w, image)).all() and np.isfinite(model.rounding_at(w, image))
 

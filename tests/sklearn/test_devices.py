@@ -106,7 +106,7 @@ def test_an_intercept_is_that_of_main_memory():
     w = np.linspace(-0.2, 0.2, 6)
     model = there.unpenalised
     np.testing.assert_allclose(model.gradient(w), here.gradient(w), rtol=1e-10, atol=1e-13)
-    assert model.intercept(model.image(w))[0] == pytest.approx(here.intercept(here.image(w))[0], rel=1e-12)
+    assert model.shift(model.image(w))[0] == pytest.approx(here.shift(here.image(w))[0], rel=1e-12)
     assert isinstance(model.image(w), np.ndarray)
 
 

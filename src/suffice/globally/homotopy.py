@@ -29,7 +29,6 @@ from suffice.arrays import Array
 from suffice.globally.models import CertifiableFold
 from suffice.globally.paths import Indices, PenaltyBox
 from suffice.globally.surfaces import LossSurface, part_of, together, unknown
-from suffice.models.intercept import Intercepted
 from suffice.models.margin_losses import Squared
 from suffice.rows.gram import gram
 
@@ -95,7 +94,7 @@ def linear(folds: list[CertifiableFold]) -> bool:
         and fold.sparse
         and not fold.B[1].any()
         and isinstance(fold.loss, Squared)
-        and not isinstance(fold.model, Intercepted)
+        and not fold.intercept
         and fold.design.rows.full
         for fold in folds
     )

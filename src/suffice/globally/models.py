@@ -88,7 +88,7 @@ class CertifiableFold:
 
     @property
     def intercept(self) -> bool:
-        return isinstance(self.model, Intercepted)
+        return self.model.intercept
 
     def least_l2(self, low: Array) -> float:
         """The least l2 of a box that begins at `low`, as low as rounding lets it be."""
@@ -125,7 +125,7 @@ class CertifiableFold:
     def start(self, w: Array) -> tuple[Array, float]:
         """The margins of training rows at w with their intercept, and that."""
         image = self.model.image(w)
-        b = self.model.b(image) if isinstance(self.model, Intercepted) else 0.0
+        b = self.model.b(image)
         return image + b, b
 
     def cost(self, w: Array) -> float:

@@ -31,7 +31,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -97,6 +97,8 @@ class Intercepted(LossModel):
     margins come here. Rows with a_i = 0 do not count.
     """
 
+    intercept: ClassVar[bool] = True
+
     @property
     def reach(self) -> float:
         """max ||x_i|| over rows that count: a Lipschitz constant of b(w)."""
@@ -130,7 +132,7 @@ class Intercepted(LossModel):
         """b at these margins, in floating-point arithmetic."""
         return self.root(image).b
 
-    def intercept(self, image: Any) -> tuple[float, float]:
+    def shift(self, image: Any) -> tuple[float, float]:
         """b at these margins, and a proven bound on its error."""
         root = self.root(image)
         find = lambda: self._error_of(root, image, self._sizes(image)[3])  # noqa: E731
@@ -147,9 +149,18 @@ class Intercepted(LossModel):
         gradient: Array = self.rows.known(image).once("gradient of b", self.owners, find)
         return gradient
 
-    def shift_within(self, image: Any, radius: float) -> float:
+    def intercept_along(self, image: Any, V: Array) -> Array:
+        """How b moves with weights that move by the columns of V: 1 x k."""
+        return self.intercept_gradient(image)[None, :] @ V
+
+    def intercept_adjoint(self, image: Any, u: Any) -> Array:
+        """u d b / d w."""
+        pulled: Array = self.intercept_gradient(image) * u
+        return pulled
+
+    def shift_within(self, x: Array, image: Any, radius: float) -> float:
         """A bound on how far b of exact weights is from ours, if these weights are no farther than `radius`."""
-        return self.reach * radius + self.intercept(image)[1]
+        return self.reach * radius + self.shift(image)[1]
 
     @cached_property
     def _third(self) -> float:
@@ -244,7 +255,7 @@ class Intercepted(LossModel):
         furthest = off.slack * self.reach + off.least
         if self.offset is not None:
             furthest += 2.0 * off.carried * EPS * self._sizes(image)[3]
-        return replace(off, carried=off.carried + 2.0, even=furthest + self.intercept(image)[1])
+        return replace(off, carried=off.carried + 2.0, even=furthest + self.shift(image)[1])
 
     def given_at(self, image: Any) -> dict[str, Any]:
         slopes = self.root(image).slopes

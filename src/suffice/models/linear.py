@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -267,6 +267,7 @@ class LossModel(RowModel):
     loss: MarginLoss
     l2: float = 0.0
     offset: Any = None
+    intercept: ClassVar[bool] = False  # whether there is one, which is minimised out
 
     def slope_between(self, image: Any, other: Any) -> float:
         """The derivative of the loss half-way between two images, along the line that leads from one to the other."""

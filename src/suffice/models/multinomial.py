@@ -137,6 +137,10 @@ class Multinomial(RowModel):
         near = R * (design.reach * rho + B) <= 1.38  # < 2 log 2
         return float(min(B, far)) if near else far
 
+    def shift_within(self, x: Array, image: Any, radius: float) -> float:
+        """A bound on how far b of exact weights is from ours, if these weights are no farther from x than `radius`."""
+        return self.drift(x, image, radius) + self.shift(image)[1]
+
     def _found(self, image: Any) -> Intercepts:
         def find() -> Intercepts:
             b, N = self._sought(image), self.design.shape[0]

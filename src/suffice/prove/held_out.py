@@ -42,7 +42,6 @@ import numpy as np
 
 from suffice.arrays import EPS, Array, host, norm
 from suffice.lazy import cached_property
-from suffice.models.multinomial import Multinomial
 from suffice.prove.factor import ProvenFactor
 from suffice.prove.loss_at import Linear, LossAt, Steep, root_error
 from suffice.prove.scores import Phi, lengths
@@ -267,13 +266,11 @@ class _At:
         if train is None:
             return 0.0, None
         image = train.image(self.w)
-        return (train.shift(image) if isinstance(train, Multinomial) else train.intercept(image))[0], image
+        return train.shift(image)[0], image
 
     def _shift_within(self, R: float) -> float:
         train = self.held.train
-        if isinstance(train, Multinomial):
-            return float(train.drift(self.w, self.image, R)) + train.shift(self.image)[1]
-        return 0.0 if train is None else train.shift_within(self.image, R)
+        return 0.0 if train is None else float(train.shift_within(self.w, self.image, R))
 
     def _run(self, job: HeldJob) -> Any:
         design = self.held.design
@@ -371,17 +368,13 @@ class _At:
     def _follow(self, V: Array) -> Array:
         """How b moves with weights that move by the columns of V."""
         train, k = self.held.train, V.shape[1]
-        if isinstance(train, Multinomial):
-            return train.intercept_along(self.image, V)
-        b: Array = np.zeros((self.K, k)) if train is None else train.intercept_gradient(self.image)[None, :] @ V
+        b: Array = np.zeros((self.K, k)) if train is None else train.intercept_along(self.image, V)
         return b if self.K > 1 else b[0]
 
     def _led(self, total: Any) -> Any:
         """What b that count by `total` pull weights by."""
         train = self.held.train
-        if isinstance(train, Multinomial):
-            return train.intercept_adjoint(self.image, total)
-        return 0.0 if train is None else train.intercept_gradient(self.image) * total
+        return 0.0 if train is None else train.intercept_adjoint(self.image, total)
 
     def _linear(self) -> Linear:
         score, design, here, share, K = self.held.score, self.held.design, self.here, self.held.share, self.K

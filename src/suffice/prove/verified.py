@@ -59,7 +59,6 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, norm
-from suffice.models.intercept import Intercepted
 from suffice.models.linear import LossModel
 from suffice.models.margin_losses import Bending, Kinked
 from suffice.models.multinomial import Multinomial
@@ -122,13 +121,11 @@ class Verifiable:
     @property
     def intercept(self) -> bool:
         """Whether there is a b, which is minimised out."""
-        return self.model.intercept if isinstance(self.model, Multinomial) else isinstance(self.model, Intercepted)
+        return self.model.intercept
 
     def b(self, image: Any) -> Array:
         """That of these margins, one for every output."""
-        if isinstance(self.model, Multinomial):
-            return self.model.shift(image)[0]
-        return np.array([self.model.b(image)])
+        return np.broadcast_to(np.asarray(self.model.b(image), dtype=np.float64), (self.outputs,))
 
     @property
     def given(self) -> dict[str, Any]:

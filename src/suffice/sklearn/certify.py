@@ -253,8 +253,8 @@ class _Judgement:
             self.best
         )  # the image is rounded
         if self.fit.psi is not None:
-            apart = b - model.intercept(image)[0]
-            return apart, model.shift_within(image, reach) + 4.0 * EPS * abs(apart)
+            apart = b - model.shift(image)[0]
+            return apart, model.shift_within(self.best, image, reach) + 4.0 * EPS * abs(apart)
         b, (best, error) = b - b.mean(), model.shift(image)
         return b - best, model.reach * reach + error + 16.0 * len(b) * EPS * (norm(b) + norm(best))
 

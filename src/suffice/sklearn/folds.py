@@ -250,7 +250,7 @@ class Learner:
 
     def intercept(self, model: Any, w: Array) -> Any:
         """What is minimised out, at w."""
-        return model.intercept(model.image(w))[0]
+        return model.shift(model.image(w))[0]
 
     def free(self, b: Any) -> Any:
         """Intercepts, without what is free in them."""

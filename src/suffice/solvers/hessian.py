@@ -16,7 +16,6 @@ import numpy as np
 
 from suffice.arrays import EPS, Array, host, like, norm
 from suffice.lazy import cached_property
-from suffice.models.intercept import Intercepted
 from suffice.models.linear import LossModel
 from suffice.models.margin_losses import Squared
 from suffice.models.multinomial import Multinomial
@@ -152,7 +151,7 @@ class OfRows(Hessians):
 
     def made(self, C: Any, W: Indices, single: bool = False) -> Quadratic:
         """H with this C on the columns W, in float32 or not."""
-        design, known, intercept = self.design, self._known, isinstance(self.term, Intercepted)
+        design, known, intercept = self.design, self._known, self.term.intercept
         least = LEAST_RIDGE * design.frobenius_norm**2 / design.shape[1]
         ridge = np.maximum(on_these(self.term.l2 + self.ridge, W), least)
         if len(W) > design.shape[0] and self.has_factors:
