@@ -39,7 +39,7 @@ def ratio(y: Any) -> tuple[float, float]:
         began = clock()
         for _ in range(STEPS):
             state = solver.step(canonical, state)
-            certify_step(canonical, state.x, state.image, state.evidence, "tightest", 1.0)
+            certify_step(canonical, state.x, state.image, state.evidence, "tightest")
         total = clock() - began
     finally:
         Variation.gradient_at = plain  # type: ignore[method-assign]

@@ -28,7 +28,6 @@ from suffice.arrays import EPS, Array, frozen, host, norm, positive, vector
 from suffice.models.cox import CoxModel
 from suffice.models.linear import offsets
 from suffice.models.margin_losses import Real, signs
-from suffice.models.targets import rows_of_targets
 from suffice.prove.held_out import HeldOut
 from suffice.prove.loss_at import Linear, LossAt, Steep, root_error
 from suffice.prove.scores import (
@@ -200,7 +199,7 @@ class SquaredErrors(_HeldOutLoss):
 
     def __init__(self, X: Any, Y: Any, *, sample_weight: Any = None, scales: Any = None, blur: float = 0.0) -> None:
         design = _design(X, sample_weight)
-        Y, count = rows_of_targets(design, Y)
+        Y, count = design.matrix_of(Y)
         total = float(_counted(design)) if sample_weight is None else _summed(sample_weight)
         self.scales = np.ones(count) if scales is None else frozen(np.array(scales, dtype=np.float64))
         if self.scales.shape != (count,) or not (self.scales >= 0.0).all():

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from suffice.penalties.prox import Generic, certifiable, soft
+from suffice.problems import ElasticNet as Model
+from suffice.solvers.problem import Composite
 from suffice.terms import L1, Box, ElasticNet, Group, NonNegative, Zero
 from tests.reference import LONG, GroupNorms, OwnProx
 
@@ -87,7 +89,9 @@ def test_prox_of_the_elastic_net_is_stationary(l1, l2, v, step):
 
 
 def test_the_elastic_net_splits_into_l1_and_ridge():
-    assert ElasticNet(0.7, 0.3).without_ridge() == (L1(0.7), 0.3)
+    smooth = Model(np.eye(2), np.ones(2)).at(l1=0.0, l2=0.5).smooth
+    made = Composite(smooth, ElasticNet(0.7, 0.25), mu=0.5, L=1.0, size=2).canonical
+    assert (made.g, made.term, made.ridge, made.mu, made.L) == (L1(0.7), smooth, 0.25, 0.75, 1.25)
 
 
 @given(v=vectors, t=positives)

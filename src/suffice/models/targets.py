@@ -29,25 +29,6 @@ from suffice.models.margin_losses import SQUARED, MarginLoss
 from suffice.rows.design import Design
 from suffice.rows.gram import Gram
 from suffice.rows.rounding import TINY
-from suffice.rows.sums import Block, Job, Most
-
-
-@dataclass(frozen=True)
-class Broken(Job):
-    """Whether a target is not finite. Y is given."""
-
-    reads = False
-
-    def __call__(self, block: Block) -> Most:
-        return Most(not np.isfinite(block["Y"]).all())
-
-
-def rows_of_targets(design: Design, Y: Any) -> tuple[Any, int]:
-    """Y, an array or a `dask.array` of N x t, to go with the rows of X, and t."""
-    rows, count = design.matrix_of(Y)
-    if design.rows.run(Broken(), Y=rows):
-        raise ValueError("Y must be finite, got NaN or infinite entries")
-    return rows, count
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,15 +58,11 @@ class Targets(RowModel):
         """The Hessian on these variables."""
         target, column = np.divmod(working, self.design.shape[1])
         columns, place = np.unique(column, return_inverse=True)
-        H: Array = np.where(target[:, None] == target, self._gram(columns)[np.ix_(place, place)], 0.0)
+        known, C = self.design.gram, self.design.weights
+        G = self.rows.run(Gram(columns), C=C) if known is None else known[np.ix_(columns, columns)]
+        H: Array = np.where(target[:, None] == target, G[np.ix_(place, place)], 0.0)
         H[np.diag_indices(len(H))] += self.l2
         return H
-
-    def _gram(self, columns: npt.NDArray[np.intp]) -> Array:
-        if self.design.gram is not None:
-            return self.design.gram[np.ix_(columns, columns)]
-        G: Array = self.rows.run(Gram(columns), C=self.design.weights)
-        return G
 
 
 def rows(columns: int, count: int) -> list[npt.NDArray[np.intp]]:

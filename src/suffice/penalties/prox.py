@@ -247,10 +247,6 @@ class ElasticNet:
     def prox(self, v: Array, step: float) -> Array:
         return soft(v, step * self.l1) / (1.0 + step * self.l2)
 
-    def without_ridge(self) -> tuple[L1, float]:
-        """The same g as (l1 part, l2): `Composite` moves the quadratic into f."""
-        return L1(self.l1), self.l2
-
 
 def check_size(term: Prox, size: int) -> None:
     """Whether a term that knows which vectors it takes takes those of this size; raises ValueError if not."""

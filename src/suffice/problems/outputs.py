@@ -11,7 +11,7 @@ import numpy as np
 from suffice.arrays import Array, positive
 from suffice.lazy import cached_property
 from suffice.models.multinomial import Multinomial
-from suffice.models.targets import Targets, rows, rows_of_targets
+from suffice.models.targets import Targets, rows
 from suffice.penalties.groups import SparseGroup
 from suffice.penalties.prox import L1
 from suffice.problems.linear import GroupedPenalties, LinearProblem, design_of, least_zeroing_l1
@@ -68,7 +68,7 @@ class MultiTaskElasticNet(LinearProblem):
 
     def __init__(self, X: Any, Y: Any, *, by_rows: bool = True, sample_weight: Any = None) -> None:
         self.design, self.by_rows = design_of(X, sample_weight).with_weights_here(), by_rows
-        self.Y, self.outputs = rows_of_targets(self.design, Y)
+        self.Y, self.outputs = self.design.matrix_of(Y)
 
     def _model(self, l2: float) -> Targets:
         return Targets(self.design, self.Y, l2, self.outputs)

@@ -95,6 +95,8 @@ class Design:
         Y = np.ascontiguousarray(Y, dtype=np.float64)
         if Y.ndim != 2 or Y.shape[1] < 1 or Y.shape[0] != self.shape[0]:
             raise ValueError(f"Y must be finite, with one of {self.shape[0]} rows for each of X, got {Y.shape}")
+        if not np.isfinite(Y).all():
+            raise ValueError("Y must be finite, got NaN or infinite entries")
         return self.rows.rows_of(Y), int(Y.shape[1])
 
     def columns(self, these: Any) -> Design:

@@ -122,7 +122,7 @@ class Newton:
         spent = state.spent + hessians.price(H, len(working))
         near = after <= BLURRED * (there.rounding or 0.0)  # the gap will prove no more
         due = problem.mu == 0.0 or near or spent >= hessians.proof_price(found.x)
-        settled = ended or (due and _looks_settled(here.z, found.x, before, after))
+        settled = ended or (due and (FALLEN * after <= before or np.array_equal(np.sign(here.z), np.sign(found.x))))
         return NewtonState(
             *(found.x, state.k + 1, ended, shortest, idle, short),
             *(found.image, there, settled, 0.0 if settled else spent),
@@ -183,12 +183,6 @@ def _working_set(hessians: Hessians, x: Array, least: Array) -> tuple[Indices, b
         moving = np.zeros(len(x), dtype=np.bool_)
         moving[np.argpartition(pull, len(pull) - limit)[len(pull) - limit :]] = True
     return np.flatnonzero(moving if isinstance(g, Lasso) else g.whole(moving)), complete  # type: ignore[attr-defined]
-
-
-def _looks_settled(x: Array, new: Array, before: float, after: float) -> bool:
-    """Whether a step from x to `new` tells of signs that are right; `before` and `after` are lengths of the least
-    subgradient."""
-    return FALLEN * after <= before or np.array_equal(np.sign(x), np.sign(new))
 
 
 def _steadier(problem: Canonical, hessians: OfRows, here: Evidence, W: Indices, target: Array, found: Found) -> Found:

@@ -15,7 +15,7 @@ from suffice.arrays import Array, positive, whole_number
 from suffice.models.linear import LossModel
 from suffice.models.multinomial import Multinomial
 from suffice.models.smooth import ImagedSmooth, Ridged, Smooth, imaged
-from suffice.penalties.prox import CertifiableProx, ElasticNet, Lasso, Prox, certifiable, check_size
+from suffice.penalties.prox import L1, CertifiableProx, ElasticNet, Lasso, Prox, certifiable, check_size
 from suffice.protocols import conforms
 
 LEAST_L = 1e-300  # in place of the L of a model that is constant, such as one of an X of zeros
@@ -97,8 +97,8 @@ class Canonical:
         mu, L = float(problem.mu), max(float(problem.L), LEAST_L)
         f = imaged(problem.smooth, L)
         if isinstance(problem.prox, ElasticNet):
-            l1, ridge = problem.prox.without_ridge()
-            return cls(Ridged(f, ridge), l1, mu + ridge, L + ridge)
+            ridge = problem.prox.l2
+            return cls(Ridged(f, ridge), L1(problem.prox.l1), mu + ridge, L + ridge)
         return cls(f, certifiable(problem.prox), mu, L)
 
 
