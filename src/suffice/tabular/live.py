@@ -92,7 +92,16 @@ def conclude(outcome: TunedTable) -> list[str]:
     given = ", ".join(f"{name} = {value!r}" for name, value in found["best_params"].items())  # exact, to be used
     proven = f"proven for exactly trained models: {interval(*search.score_interval_)}"
     instead = f"; {search.optimised_scoring_}, optimised in its place" if search.surrogate_ else ""
-    lines = _held_out(found["measures"], "class frequencies" if problem.classes else "the mean")
+    measures, lines = found["measures"], list[str]()
+    if measures is not None:
+        known = "class frequencies" if problem.classes else "the mean"
+        lines = [
+            f"Quality  {shown(measures['tuned'])}",
+            f"         on {measures['rows']:,} held-out rows: each fold's model predicts rows that it has not seen",
+            f"         a model that knows {known} only: {shown(measures['baseline'])}",
+        ]
+        if not measures["better_than_baseline"]:
+            lines.append("WARNING  the model is no better than that baseline: these columns hardly tell the target")
     lines.append(f"Score    {found['score']:.6g} {found['scoring']}{instead}, {proven}")
     if found["global_gap"] is not None:
         gap, names = search.global_certificate_.landscape.gap_in_percent, " and ".join(problem.space)
@@ -111,17 +120,3 @@ def conclude(outcome: TunedTable) -> list[str]:
     after = duration(outcome.total_seconds - outcome.seconds)
     parts = f"{took} for search and fit, {after} for all that follows"
     return [*lines, f"Time     {duration(outcome.total_seconds)} in all: {parts}"]
-
-
-def _held_out(found: dict[str, Any] | None, known: str) -> list[str]:
-    """How good the model is, in words that people know."""
-    if found is None:
-        return []
-    lines = [
-        f"Quality  {shown(found['tuned'])}",
-        f"         on {found['rows']:,} held-out rows: each fold's model predicts rows that it has not seen",
-        f"         a model that knows {known} only: {shown(found['baseline'])}",
-    ]
-    if not found["better_than_baseline"]:
-        lines.append("WARNING  the model is no better than that baseline: these columns hardly tell the target")
-    return lines

@@ -71,10 +71,6 @@ class TableProblem:
             return LOG_LOSS if LOG_LOSS in smooth else smooth[0]
         return scoring if scoring in smooth else smooth[0]
 
-    def weights_of(self, rows: Any) -> dict[str, Array]:
-        """The weights of these rows as an argument of `fit` and of scorers; none where all count the same."""
-        return {} if self.weight is None else {"sample_weight": self.weight[rows]}
-
     @property
     def classes(self) -> int:
         return len(np.unique(self.y)) if self.task == "classification" else 0

@@ -327,10 +327,11 @@ def _searched(
         groups_of_features=problem.groups,
         certify_global=settings.certify_global,
     )
+    weights = {} if problem.weight is None else {"sample_weight": problem.weight}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            search.fit(problem.X, problem.y, **problem.weights_of(slice(None)))
+            search.fit(problem.X, problem.y, **weights)
         except Exception as error:
             if not hasattr(search, "best_penalties_"):
                 raise
