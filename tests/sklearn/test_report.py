@@ -474,6 +474,14 @@ def test_a_model_that_is_no_better_than_the_baseline_is_called_so(ridge):
     assert "no better than the baseline" in page(data)
 
 
+@pytest.mark.parametrize("ends", [[None, 1.0], [None, None]])
+def test_a_score_without_a_proof_is_told_as_one(ridge, ends):
+    data = copy.deepcopy(ridge[3])
+    data["best"]["interval"] = ends
+    made = page(data)
+    assert "no time to prove anything" in made and "[-inf, " in made and "nan" not in made
+
+
 @needs_chromium
 def test_on_paper_all_sections_are_there_with_their_pictures(text, browser, tmp_path):
     (tmp_path / "report.html").write_text(text, encoding="utf-8")

@@ -93,6 +93,12 @@ def _number(value: float | None, digits: int = 5) -> str:
     return escape(show(None if value is None else float(value), digits))
 
 
+def _ends(data: Data) -> tuple[float, float]:
+    """Of the proven interval; None stands for no bound."""
+    low, high = data["best"]["interval"]
+    return -math.inf if low is None else low, math.inf if high is None else high
+
+
 def _params(params: dict[str, float]) -> str:
     """Exact: what is shown gives the same model again."""
     return ", ".join(f"{escape(name.rpartition('__')[2])} = {escape(repr(value))}" for name, value in params.items())
@@ -167,8 +173,7 @@ def _tiles(data: Data) -> str:
         text = f"{100.0 * max(found['gain'], 0.0):.0f} %" if found["better_than_baseline"] else "nothing"
         what = "Brier score" if "log_loss" in tuned else error
         shown.append((text, f"gained on the baseline<small>the part of its {what} that is gone</small>"))
-    spread = _spread(found["folds"])
-    if spread is not None:
+    if spread := _spread(found["folds"]):
         shown.append((f"± {spread}", "give or take, for other rows<small>standard error over the folds</small>"))
     return shell.tiles(shown)
 
@@ -202,13 +207,16 @@ def _answer(data: Data) -> str:
 
 
 def _sure(data: Data) -> str:
-    folds, (low, high) = data["measures"]["folds"], data["best"]["interval"]
+    folds, (low, high) = data["measures"]["folds"], _ends(data)
     name, values = folds["measure"], folds["tuned"]
     size = max(abs(low), abs(high))
     share = (high - low) / size if size > 0.0 else 0.0
-    proof = f"the computation adds next to nothing to that: the tuned score is proven to {_parts(share)}"
-    if not share < 0.01:
+    if share < 0.01:
+        proof = f"the computation adds next to nothing to that: the tuned score is proven to {_parts(share)}"
+    elif math.isfinite(share):
         proof = f"the search had no time to prove the tuned score any better than to {100.0 * share:.2g} %"
+    else:
+        proof = "the search had no time to prove anything of the tuned score"
     if not values:
         return f"{proof[0].upper()}{proof[1:]}."
     return (
@@ -259,12 +267,12 @@ def _effects(data: Data) -> str:
     elif isinstance(about.get("more likely"), str):
         ways = f"{cut(about['more likely'], 20)} less likely ← → more likely"
     panel = replace(figures.coefficients(found, MOST_EFFECTS), x=ways)
-    unit = about.get("units of coefficients")
-    unit = unit or "per unit of the column, as the linear model sees it after the steps before it"
+    unit = "per unit of the column, as the linear model sees it after the steps before it"
+    unit = escape(str(about.get("units of coefficients") or unit))
     more, none = found["nonzero"] - min(len(found["names"]), MOST_EFFECTS), found["features"] - found["nonzero"]
     rest = f" {more:,} more column{' has a smaller one' if more == 1 else 's have smaller ones'}." if more > 0 else ""
     rest += f" {none:,} {'has' if none == 1 else 'have'} none." if none else ""
-    return f'{figure(panel, "effects", HALF)}<p class="caption">Coefficients: {escape(str(unit))}.{rest}</p>'
+    return f'{figure(panel, "effects", HALF)}<p class="caption">Coefficients: {unit}.{rest}</p>'
 
 
 def _confusion(found: Data | None) -> str:
@@ -286,7 +294,7 @@ def _summary(data: Data, shown: Trace) -> str:
     stands = ""
     if data["asked_scoring"] is not None:
         stands = f" in place of {escape(data['asked_scoring'])}, which is not smooth and is reported only"
-    low, high = best["interval"]
+    low, high = _ends(data)
     rows = []
     for name, row in found["scores"].items():
         tuned, default = (_number(float(np.mean(row[key])), 6) if row[key] else ABSENT for key in ("tuned", "default"))
