@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -286,6 +289,37 @@ def intercept(rng: np.random.Generator) -> Target:
     return Target(f"intercept, {loss}", problem, dtype, layout, solvers)
 
 
+def batches(rng: np.random.Generator) -> Target:
+    """Models that share an X of torch, each with rows and penalties of its own, with intercepts or without."""
+    loss, intercepted = LOSSES[rng.choice(5)], bool(rng.random() < 0.5)
+    loss = "logistic" if intercepted and loss in ("huber", "squared hinge") else loss
+    X = matrix(rng)
+    while len(X) < 4:
+        X = matrix(rng)
+    y = targets(rng, loss, X)
+    if loss == "poisson":
+        y[0] += 1.0
+        X = X / (np.abs(X).max() or 1.0) * 10.0 ** rng.uniform(-2, 2)
+    X, dtype = typed(rng, X)
+    kind, there = Intercepted if intercepted else terms.LinearModel, None
+    models = []
+    for _ in range(int(rng.integers(2, 5))):
+        weights = sample_weights(rng, len(X)) if rng.random() < 0.5 else rng.integers(0, 2, len(X)).astype(float)
+        weights = np.ones(len(X)) if weights is None else weights
+        weights[0] = weights[-1] = 1.0  # labels of both kinds
+        design = Design.of(importlib.import_module("torch").asarray(X) if there is None else there, weights)
+        there, psi = design.X, PSI[loss]
+        design = design.with_weights_here() if intercepted else design
+        own = like(y, design.weights)
+        l1_max = float(np.max(np.abs(kind(design, own, psi).gradient(np.zeros(X.shape[1])))))
+        l1, l2 = penalties(rng, np.asarray(X, dtype=np.float64), weights, loss, l1_max)
+        smooth = kind(design, own, psi, l2)
+        models.append(suffice.Composite(smooth, terms.L1(l1), mu=l2, L=smooth.L, size=X.shape[1]))
+    name = f"{'intercept' if intercepted else 'linear'}, {loss}"
+    first, *others = (Target(name, one, dtype, "torch", ("auto",), effort=0.2) for one in models)
+    return replace(first, beside=tuple(others))
+
+
 def multinomial(rng: np.random.Generator) -> Target:
     """Softmax regression, with and without intercepts."""
     K, d = int(rng.integers(3, 5)), int(rng.integers(1, 4))
@@ -516,6 +550,7 @@ KINDS: dict[str, Callable[[np.random.Generator], Target]] = {
     "multinomial": multinomial,
     "terms": other_terms,
     "own": own,
+    **({"batches": batches} if find_spec("torch") else {}),
 }
 SHARES = {"linear": 6, "scales": 4, "cancelling": 3, "terms": 3, "multinomial": 0.5}  # others: 1
 

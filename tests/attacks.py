@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +19,10 @@ import numpy as np
 from flint import arb
 
 import suffice
+from suffice.cuda.newton_columns import NewtonBatch
 from suffice.solvers.certificate import RULES
+from suffice.solvers.many import solve_each
+from suffice.solvers.solution import Ask
 from suffice.solvers.solver import iterate
 from tests.reference_exact import Enclosure, truth
 
@@ -39,10 +43,18 @@ class Target:
     exactly: Callable[[], Enclosure] | None = None
     start: tuple[float, ...] = ()  # one more point to start from, and to be certified
     effort: float = 1.0  # share of the usual number of certificates, for large ones
+    beside: tuple[Target, ...] = ()  # others that share its X, on a device: they are solved in one batch
 
     @cached_property
     def minimiser(self) -> Enclosure:
         return truth(self.problem) if self.exactly is None else self.exactly()
+
+    @property
+    def enclosed(self) -> bool:
+        """Whether its minimiser is found to the digits wanted."""
+        with suppress(*REFUSALS):
+            return bool(self.minimiser.x)
+        return False
 
 
 @dataclass(frozen=True)
@@ -101,6 +113,12 @@ def certificates(target: Target, rng: np.random.Generator, *, steps: int = 24, w
         yield from _told(_path, target, *combinations[number], points, steps, rng)
     for solver in target.solvers:
         yield from _told(_solves, target, solver, math.ceil(200 * min(target.effort, 1.0)), rng)
+    if target.beside:
+        members = [target, *(one for one in target.beside if one.enclosed)]
+        every = [points, *(starts(one, rng) for one in members[1:])]
+        for how in points:
+            yield from _told(_batch_steps, members, how, [one.get(how) for one in every], rng)
+        yield from _told(_batch_solves, members, rng)
 
 
 def _told(make: Callable[..., Iterator[Claim]], *arguments: Any) -> list[Claim | str]:
@@ -143,3 +161,30 @@ def _solves(target: Target, solver: Any, most: int, rng: np.random.Generator) ->
     yield claim(target, solver, "tightest", "continued", solution.x, solution.certificate.radius)
     solution = suffice.solve(target.problem, steps=int(rng.integers(1, 30)), solver=solver)
     yield claim(target, solver, "tightest", "fixed steps", solution.x, solution.certificate.radius)
+
+
+def _batch_steps(
+    members: Sequence[Target], how: str, points: Sequence[Any], rng: np.random.Generator
+) -> Iterator[Claim]:
+    """Certificates of all models of a batch after some steps."""
+    for steps in (1, 2, int(rng.integers(3, 20))):
+        asks = [Ask(one.problem, warm, steps=steps) for one, warm in zip(members, points, strict=True)]
+        yield from _of_batch(members, solve_each(asks, "auto"), f"{how}, step {steps}")
+
+
+def _batch_solves(members: Sequence[Target], rng: np.random.Generator) -> Iterator[Claim]:
+    """Each to its own accuracy, and the same continued to twice the digits."""
+    sizes = [one.minimiser.size() or 1.0 for one in members]
+    goals = [size * 10.0 ** rng.uniform(-9, -1) for size in sizes]
+    asks = [Ask(one.problem, within=goal, max_steps=100) for one, goal in zip(members, goals, strict=True)]
+    found = solve_each(asks, "auto")
+    yield from _of_batch(members, found, "solved")
+    finer = [within * within / size for within, size in zip(goals, sizes, strict=True)]
+    asks = [replace(ask, warm=one, within=goal) for ask, one, goal in zip(asks, found, finer, strict=True)]
+    yield from _of_batch(members, solve_each(asks, "auto"), "continued")
+
+
+def _of_batch(members: Sequence[Target], found: Sequence[Any], how: str) -> Iterator[Claim]:
+    assert NewtonBatch.holds([one.problem for one in members])
+    for one, solution in zip(members, found, strict=True):
+        yield claim(one, "batch", solution.certificate.rule, how, solution.x, solution.certificate.radius)

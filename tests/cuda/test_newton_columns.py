@@ -11,11 +11,11 @@ import pytest
 import suffice
 from suffice.arrays import host
 from suffice.cuda.columns import ColumnLosses
-from suffice.cuda.newton_columns import NewtonBatch
+from suffice.cuda.newton_columns import NewtonBatch, _cholesky
 from suffice.models.intercept import Intercepted
 from suffice.models.margin_losses import HUBER, LOGISTIC, SQUARED, MarginLoss
 from suffice.penalties.prox import L1
-from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic
+from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic, ElasticNetPoisson
 from suffice.rows.design import Design
 from suffice.solvers.many import solve_each
 from suffice.solvers.sensitivity import Sensitivity
@@ -157,6 +157,19 @@ def test_a_step_whose_decrease_rounding_hides_is_made_if_it_shortens_the_least_s
     problem = ElasticNetLogistic(design, t > t.mean() + 1.0).at(l1=0.02, l2=1e-3)
     (found,) = solve_each([Ask(problem, within=1e-8)], "auto")
     assert found.outcome is Outcome.REACHED
+
+
+def test_what_leaves_the_range_of_floats_is_stepped_from_no_more_and_ends() -> None:
+    """Rates of exp(2e5): H is infinite, and no shift makes a factor of it."""
+    X, y = data("squares")
+    design = Design.of(torch.asarray(X, device=DEVICE))
+    every = [ElasticNetPoisson(design, abs(y)).at(l1=l1, l2=0.1) for l1 in (0.0, 0.1)]
+    starts = (1e5 * np.ones(30), np.zeros(30))
+    far, near = solve_each([Ask(one, x, steps=5) for one, x in zip(every, starts, strict=True)], "auto")
+    assert np.isfinite(far.x).all() and near.certificate.radius < 1.0
+    H = torch.stack([torch.full((3, 3), np.nan), torch.eye(3), torch.full((3, 3), np.inf)]).double()
+    factors = _cholesky(H)
+    assert not factors[[0, 2]].isfinite().any() and torch.equal(factors[1], torch.eye(3).double())
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -317,14 +317,16 @@ def _solve(H: Any, b: Any) -> Any:
 
 
 def _cholesky(H: Any) -> Any:
-    """Factors; of a little more where rounding has made a matrix indefinite."""
+    """Factors; of a little more where rounding has made a matrix indefinite, NaN of one that has left the range of
+    floats: no step is made of that."""
     torch, shift = _torch(), 0.0
-    size = torch.diagonal(H, dim1=1, dim2=2).amax(1)
+    size, lost = torch.diagonal(H, dim1=1, dim2=2).amax(1), ~H.isfinite().all(2).all(1)
     while True:
         A = H if shift == 0.0 else H + torch.diag_embed((shift * size)[:, None].expand(-1, H.shape[1]))
         factor, failed = torch.linalg.cholesky_ex(A)
-        if not bool(failed.any()):
-            return factor
+        left = (failed != 0) & ~lost
+        if not bool(left.any()) or shift > H.shape[1]:
+            return torch.where((left | lost)[:, None, None], torch.nan, factor)
         shift = max(100.0 * shift, 1e-15)
 
 
