@@ -54,55 +54,51 @@ Splits = Sequence[tuple[Any, Any]]
 
 
 def fit_final(
-    data: SearchData, penalties: dict[str, float], near: Sequence[Solution] = (), until: float = math.inf
+    data: SearchData,
+    penalties: dict[str, float],
+    near: Sequence[Solution] = (),
+    until: float = math.inf,
+    theirs: Any = None,
 ) -> tuple[Any, float]:
     """`data.estimator`, which has the best parameters, with coefficients by our own solver, and a proven bound on their
-    distance from exact ones. `penalties` has l1 and l2, of every group if there are groups, `near` are solutions of
-    folds there."""
-    split = data.whole()
+    distance from exact ones; the same of `theirs`, if scikit-learn has fitted it. `penalties` has l1 and l2, of every
+    group if there are groups, `near` are solutions of folds there."""
+    split, message = data.whole(), ""
     if split.adapter.by_penalties:
         solution = fitted_weights(split, penalties, near, until)
         size = norm(solution.x)
     else:  # of models that are no vector of weights
         solution, size = split.adapter.final(split, penalties, FINAL)
     radius = solution.certificate.radius
-    if solution.outcome is not Outcome.PRECISION and not radius <= OFF * size:
-        warnings.warn(
-            f"the final fit was left after {solution.steps:,} steps: its coefficients, of norm {size:.4g}, are proven "
-            f"to lie within {radius:.4g} of exact ones only (coef_radius_)",
-            ConvergenceWarning,
-            stacklevel=outside_stacklevel(),
-        )
-    return _whole(data, split, solution), radius
-
-
-def held_against_ours(
-    data: SearchData,
-    penalties: dict[str, float],
-    estimator: Any,
-    near: Sequence[Solution] = (),
-    until: float = math.inf,
-) -> tuple[Any, float]:
-    """The same of what scikit-learn has fitted, with a warning where its coefficients are proven to be off."""
-    split = data.whole()
-    solution = fitted_weights(split, penalties, near, until)
-    ours = np.ravel(split.model.coefficients(solution.x)[0])
-    theirs = np.ravel(split_pipeline(fitted_inside(estimator))[0].coef_)
-    apart, radius, size = norm(theirs - ours), solution.certificate.radius, norm(ours)
-    if apart - radius > OFF * size:
-        where = "exact ones"
-        why = "its solver has stopped too early (tol, max_iter, features of very different scales)"
-        floor = split.model.l2_in_place_of_none
-        if floor > 0.0 and any(value == 0.0 for name, value in penalties.items() if name.startswith("l2")):
-            where = "those of the model that was scored"
-            why = f"that has l2 = {floor:.2g} in place of none, or {why}"
-        warnings.warn(
-            f"scikit-learn's coefficients are proven to lie {apart - radius:.3g} or more away from {where}, whose norm "
-            f"is {size:.3g}: {why}; refit=True fits to a proven accuracy",
-            ConvergenceWarning,
-            stacklevel=outside_stacklevel(),
-        )
-    return estimator, apart + radius
+    if theirs is not None:
+        ours = np.ravel(split.model.coefficients(solution.x)[0])
+        apart, size = norm(np.ravel(split_pipeline(fitted_inside(theirs))[0].coef_) - ours), norm(ours)
+        if apart - radius > OFF * size:
+            where, why = (
+                "exact ones",
+                "its solver has stopped too early (tol, max_iter, features of very different scales)",
+            )
+            floor = split.model.l2_in_place_of_none
+            if floor > 0.0 and any(value == 0.0 for name, value in penalties.items() if name.startswith("l2")):
+                where, why = (
+                    "those of the model that was scored",
+                    f"that has l2 = {floor:.2g} in place of none, or {why}",
+                )
+            message = (
+                f"scikit-learn's coefficients are proven to lie {apart - radius:.3g} or more away from {where}, whose "
+                f"norm is {size:.3g}: {why}; refit=True fits to a proven accuracy"
+            )
+        made, radius = theirs, apart + radius
+    else:
+        if solution.outcome is not Outcome.PRECISION and not radius <= OFF * size:
+            message = (
+                f"the final fit was left after {solution.steps:,} steps: its coefficients, of norm {size:.4g}, are "
+                f"proven to lie within {radius:.4g} of exact ones only (coef_radius_)"
+            )
+        made = _whole(data, split, solution)
+    if message:
+        warnings.warn(message, ConvergenceWarning, stacklevel=outside_stacklevel())
+    return made, radius
 
 
 def fitted_weights(
@@ -222,9 +218,10 @@ def table_of_scores(
 ) -> dict[str, Any]:
     """Columns of further scores, by their names as in GridSearchCV; those in `same` are the table's own score."""
     own = np.column_stack([table[f"split{k}_test_score"] for k in range(len(folds))])
-    found = dict.fromkeys(same, own)
+    found = {}
     for name, scorer in scorers.items():
-        found[name] = np.array([scores_of_folds(evaluation, folds, scorer) for evaluation in made])
+        again = name not in same
+        found[name] = np.array([scores_of_folds(evaluation, folds, scorer) for evaluation in made]) if again else own
     return {key: column for name, scores in found.items() for key, column in _columns(name, scores).items()}
 
 

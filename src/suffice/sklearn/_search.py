@@ -6,13 +6,7 @@ Every fold is a lower-level problem with its own held-out loss:
 
 which is minus the mean test score that `GridSearchCV` would report for an estimator fitted without any error (1 minus
 it for r2). `suffice.tune` minimises F; each fold is trained as accurately as the next decision needs and no further.
-Penalties are in units of the mean over samples, so that they carry over from folds to all data
-(`suffice.sklearn.adapters`); how an unpenalised intercept and a pure l1 penalty are dealt with is described in
-`suffice.sklearn.folds`.
-
-F need not be convex, is flat where all weights are zero and often least on an edge of the space, so that a search from
-one point may end in a poor place: points spread over the space, edges and all, are looked at roughly first
-(`suffice.sklearn._starting_points`), and the best of them is where the search begins.
+Penalties are in units of the mean over samples, so that they carry over from folds to all data.
 
 A score that is not smooth, such as accuracy, cannot be optimised this way: a smooth one stands in for it
 (`optimised_scoring_`, and a warning), and the score that was asked for is reported.
@@ -56,7 +50,6 @@ from suffice.sklearn import _report_data
 from suffice.sklearn._final_fit import (
     FoldWeights,
     fit_final,
-    held_against_ours,
     held_out,
     in_the_estimators_words,
     scores_of_folds,
@@ -71,7 +64,6 @@ from suffice.sklearn._target import fitted_inside, transformed, transforms_targe
 from suffice.sklearn.adapters import find_adapter
 from suffice.sklearn.penalties import split_pipeline
 from suffice.sklearn.scores import score_of
-from suffice.sklearn.splits import SearchData
 
 GLOBAL_EVALUATIONS = 2000  # of a global certificate
 SHARE_OF_CERTIFICATE = 0.8  # of max_seconds: when it ends at the latest
@@ -272,7 +264,16 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self._say(1, f"{len(recorded.notes)} evaluations, {found} at {given}; {self.result_.message}")
         if self.refit:
             with at_once(hurry):
-                self._fit_final(known.data, known.fit_params, began + known.options.max_seconds)
+                estimator = clone(self.estimator)
+                if self.groups_of_features is None:  # which scikit-learn has no words for
+                    estimator.set_params(**self.best_params_)
+                fitted = None
+                if self.refit == "sklearn":
+                    fitted = estimator.fit(here(known.data.X), known.data.y, **known.fit_params)
+                data, near = replace(known.data, estimator=estimator), self._fold_weights.solutions
+                until = began + known.options.max_seconds
+                made = fit_final(data, self.best_penalties_, near, until, fitted)
+                self.best_estimator_, self.coef_radius_ = made
         if known.data.classes is not None and not self.refit:
             self._classes = known.data.classes
         return self
@@ -291,9 +292,8 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             best = least = search.moved(made.theta, best)
         made = replace(made, upper=max(least.interval[1], made.lower))  # of the penalties that are reported
         self.global_certificate_, self.global_gap_ = made, made.gap
-        self._say(
-            1, f"a gap of {100.0 * made.gap:.3g} % is proven after {made.evaluations} evaluations; {made.message}"
-        )
+        gap = f"a gap of {100.0 * made.gap:.3g} % is proven"
+        self._say(1, f"{gap} after {made.evaluations} evaluations; {made.message}")
         return best
 
     def _teller(self) -> Callable[[Record, Evaluation], object]:
@@ -314,19 +314,6 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if self.verbose >= level:
             print(f"[{type(self).__name__}] {text}")
 
-    def _fit_final(self, data: SearchData, arguments: dict[str, Any], until: float) -> None:
-        """The model of all data: by our own solver, or by scikit-learn's and held against ours."""
-        estimator = clone(self.estimator)
-        if self.groups_of_features is None:  # which scikit-learn has no words for
-            estimator.set_params(**self.best_params_)
-        data, near = replace(data, estimator=estimator), self._fold_weights.solutions
-        if self.refit == "sklearn":
-            estimator.fit(here(data.X), data.y, **arguments)
-            made = held_against_ours(data, self.best_penalties_, estimator, near, until)
-        else:
-            made = fit_final(data, self.best_penalties_, near, until)
-        self.best_estimator_, self.coef_radius_ = made
-
     def _report(self, recorded: RecordedProblem, best: Evaluation, known: SearchPreparation) -> None:
         score, space, folds = score_of(self.optimised_scoring_), known.space, known.folds
         self.score_interval_ = score.interval(best.interval)
@@ -337,13 +324,11 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.cv_results_ = table_of_evaluations(recorded.notes, words, space, score.offset)
         self.best_index_ = [k for k, note in enumerate(recorded.notes) if note[-1] is best][-1]
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
-        if len(self.scorers_) > 1 or self.surrogate_:
-            of_tuned = () if self.surrogate_ else (self.asked_scoring_,)
-            more = {name: scorer for name, scorer in self.scorers_.items() if name not in of_tuned}
-            several = more if len(self.scorers_) > 1 else {}
-            self.cv_results_ |= table_of_scores(recorded.evaluations, folds, several, self.cv_results_, of_tuned)
-            if self.surrogate_:
-                self.best_score_ = float(np.mean(scores_of_folds(best, folds, self.scorer_)))
+        if len(self.scorers_) > 1:
+            tuned = () if self.surrogate_ else (self.asked_scoring_,)
+            self.cv_results_ |= table_of_scores(recorded.evaluations, folds, self.scorers_, self.cv_results_, tuned)
+        if self.surrogate_:
+            self.best_score_ = float(np.mean(scores_of_folds(best, folds, self.scorer_)))
 
     def score(self, X: Any, y: Any = None) -> float:
         """The score of `best_estimator_` on these data: the one that `best_score_` is the mean over folds of."""
