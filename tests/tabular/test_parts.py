@@ -424,6 +424,7 @@ def test_a_dask_dataframe_is_tuned_as_its_files_are(files, address, tmp_path):
     with distributed.Client(address) as client:
         lazy = dd.from_pandas(frame.astype({"c": "category"}), npartitions=3)
         found = tabular.tune_frame(lazy, "y", tmp_path / "frame", client=client, **how)
+        assert found.result.status is there.result.status, there.result.message  # nobody interrupted it
         assert found.result.interval == there.result.interval  # whatever the partitions
         assert predict(tmp_path / "frame", paths[0]).names[0] == "predicted y"
         with pytest.raises(TableError, match="holds another run"):
