@@ -46,7 +46,7 @@ ORDER = [
 ROOMS = {
     **dict.fromkeys(("rows", "models", "penalties"), "terms"),
     **dict.fromkeys(("imaging.variation", "imaging.measurement"), "terms"),
-    **dict.fromkeys(("solvers", "prove", "imaging", "kernels", "cuda"), "lower"),
+    **dict.fromkeys(("solvers", "prove", "imaging", "cuda"), "lower"),
     **dict.fromkeys(("prove.held_out", "prove.loss_at", "prove.scores"), "held_out"),
 }
 

@@ -6,7 +6,7 @@ files, signals, executors, journal      folders that survive a kill, signals, wh
 rows, models, penalties, terms          where rows of X live; smooth f; g with a cheap prox; both as users import them
 solvers, prove, certifying              f + g to a proven distance; proofs beyond strong convexity; of anybody's model
 problems, losses, autodiff              ready-made lower and upper levels; those from functions of torch and JAX
-cuda, kernels, imaging                  many models on a device; kernel machines; images by total variation
+cuda, imaging                           many models on a device; images by total variation
 search, globally                        from an evaluation to the next theta; proofs about a whole box
 report, plots                           figures and pages; those of a run
 sklearn, tabular, cli                   front ends: estimators, tables, the command line

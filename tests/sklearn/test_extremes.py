@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import warnings
 
 import numpy as np
 import pytest
 from flint import fmpq, fmpq_mat
-from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import (
     ElasticNet,
     GammaRegressor,
@@ -18,7 +16,6 @@ from sklearn.linear_model import (
     Ridge,
 )
 from sklearn.model_selection import KFold
-from sklearn.svm import SVR
 
 from suffice.sklearn import ElasticNetGLM, SufficeSearchCV
 from suffice.sklearn.report import collect, page
@@ -84,16 +81,8 @@ def test_a_loss_that_underflows_is_not_proven_to_be_nothing(name, scale):
     assert high <= 0.0
 
 
-def test_a_kernel_machine_of_tiny_targets_does_not_claim_a_perfect_score():
-    low, high = SufficeSearchCV(KernelRidge(kernel="rbf"), cv=KFold(3)).fit(X, 1e-162 * Y).score_interval_
-    assert low < 0.0
-    assert high <= 0.0
-
-
 @pytest.mark.parametrize("scale", [1e151, 1e160, 1e300])
-@pytest.mark.parametrize(
-    "estimator", [Ridge(), Lasso(), ElasticNet(), KernelRidge()], ids=lambda one: type(one).__name__
-)
+@pytest.mark.parametrize("estimator", [Ridge(), Lasso(), ElasticNet()], ids=lambda one: type(one).__name__)
 def test_targets_whose_squares_overflow_are_refused(estimator, scale):
     with pytest.raises(ValueError, match="y must not hold numbers beyond 1e"):
         SufficeSearchCV(estimator, cv=3).fit(X, scale * Y)
@@ -156,17 +145,6 @@ def test_the_intercept_of_tiny_and_huge_means_is_their_logarithm(family, scale):
     assert model.intercept_ == pytest.approx(np.log(3.0) + np.log(scale), rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("estimator", "told"), [(KernelRidge(kernel="rbf"), 1), (SVR(), 0)], ids=["KernelRidge", "SVR, as good inside"]
-)
-def test_kernel_machines_whose_best_penalty_is_on_an_edge_are_told_of_it(estimator, told):
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        search = SufficeSearchCV(estimator, cv=2).fit(1e9 * (X[:12] > 1.0), np.full(12, 0.4))
-    assert sum("edge of its space" in str(one.message) for one in seen) >= told
-    assert search.score_interval_[0] <= search.best_score_ <= search.score_interval_[1]
-
-
 def test_a_search_whose_loss_is_nowhere_finite_says_so():
     rows = np.array([[1e8], [1e-12], [1e-4], [-1e9], [0.1], [1e-5], [-1e11]])
     with pytest.raises(ValueError, match=r"there is no loss at any of the first penalties.*scale X or y"):
@@ -193,11 +171,3 @@ def test_a_report_of_tiny_and_huge_targets_is_made(name, scale):
 def test_a_report_shows_names_of_files_that_are_not_utf_8():
     name = b"caf\xe9 \xff.csv".decode("utf-8", "surrogateescape")
     assert "caf\ufffd \ufffd.csv" in page(collect(searched("ridge", 1.0), X, Y, about={"title": name}))
-
-
-def test_support_vectors_of_targets_far_from_zero_come_to_an_end():
-    """libsvm has no end of its own where what it sums is rounded more coarsely than its tolerance."""
-    rows = np.random.default_rng(3).standard_normal((10, 4))
-    search = SufficeSearchCV(SVR(), cv=2).fit(rows, 1e10 + np.random.default_rng(4).standard_normal(10))
-    low, high = search.score_interval_
-    assert low <= search.best_score_ <= high

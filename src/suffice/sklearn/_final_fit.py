@@ -64,11 +64,8 @@ def fit_final(
     distance from exact ones; the same of `theirs`, if scikit-learn has fitted it. `penalties` has l1 and l2, of every
     group if there are groups, `near` are solutions of folds there."""
     split, message = data.whole(), ""
-    if split.adapter.by_penalties:
-        solution = fitted_weights(split, penalties, near, until)
-        size = norm(solution.x)
-    else:  # of models that are no vector of weights
-        solution, size = split.adapter.final(split, penalties, FINAL)
+    solution = fitted_weights(split, penalties, near, until)
+    size = norm(solution.x)
     radius = solution.certificate.radius
     if theirs is not None:
         ours = np.ravel(split.model.coefficients(solution.x)[0])

@@ -165,9 +165,6 @@ class SearchPreparation:
     def problem(self, jobs: int) -> BilevelProblem:
         """The mean loss over folds, by so many processes."""
         folds, scoring = self.folds, self.scores.optimised
-        if not folds[0].adapter.by_penalties:
-            made: BilevelProblem = folds[0].adapter.problem(folds, self.space, scoring, jobs)
-            return made
         return BilevelProblem(
             [fold.penalised(self.space.ratio) for fold in folds],
             [fold.loss(scoring, len(folds)) for fold in folds],
@@ -245,18 +242,9 @@ def _check(search: Any, final: Any) -> None:
 
 
 def _space(search: Any, final: Any, adapter: Any, data: SearchData) -> PenaltySpace:
-    """What is searched: penalties, or parameters that an adapter says by its own `space`."""
-    if adapter.by_penalties:
-        groups = () if data.grouped is None else data.grouped.names
-        step = step_to(search.estimator)
-        return PenaltySpace.of(search.space, final, adapter, groups, step=step, total=data.total)
-    for name in ("groups_of_features", "certify_global"):
-        if getattr(search, name) is not None:
-            raise ValueError(f"{name} is for linear models, got {type(final).__name__}")
-    if search.refit in ("one_se", "sklearn"):
-        raise ValueError(f"refit={search.refit!r} is for linear models, {type(final).__name__} takes True or False")
-    found: PenaltySpace = adapter.space(final, search.space, step_to(search.estimator), data)
-    return found
+    """The penalties that are searched."""
+    groups = () if data.grouped is None else data.grouped.names
+    return PenaltySpace.of(search.space, final, adapter, groups, step=step_to(search.estimator), total=data.total)
 
 
 def _options(search: Any, parameters: int) -> Options:

@@ -174,13 +174,6 @@ def accuracy_of(solutions: Iterable[Solution]) -> float | None:
 # --- the figures' data ---------------------------------------------------------------------------------------------
 
 
-def for_linear_models(search: Any, what: str) -> None:
-    """Raise TypeError for a search of models that are no vector of coefficients."""
-    final, _ = split_pipeline(search.estimator)
-    if not find_adapter(final).by_penalties:
-        raise TypeError(f"{what} is there for linear models, {type(final).__name__} has no coefficients and penalties")
-
-
 def course(search: Any) -> Trace:
     """Every evaluation of a search, and its incumbents."""
     check_is_fitted(search, "cv_results_")
@@ -198,7 +191,6 @@ def course(search: Any) -> Trace:
 def regularisation_path(task: FittedSearch, until: float = math.inf) -> Data:
     """Coefficients of models of all data, at multiples of the best penalties whose ratio stays; as far from the best
     ones as steps and time allow."""
-    for_linear_models(task.search, "a regularisation path")
     split = task.data.whole()
     best, left = task.search.best_penalties_, task.allowed()
     start = between(() if task.known is None else task.known.solutions, split.penalised().at(**best))
@@ -242,7 +234,6 @@ def final_estimator(search: Any) -> Any:
 
 def coefficients(search: Any, task: FittedSearch | None = None) -> Data:
     """The coefficients of the final model, largest first; of our own model of all data if the search did not refit."""
-    for_linear_models(search, "a figure of coefficients")
     if hasattr(search, "best_estimator_"):
         final = final_estimator(search)
         coef, intercept = final.coef_, final.intercept_

@@ -94,24 +94,23 @@ def _of_the_best(name: str) -> Any:
 
 
 class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """Cross-validated search for the penalties of a linear estimator, or for the strength and the kernel of a kernel
-    machine, with a proven interval of the score.
+    """Cross-validated search for the penalties of a linear estimator, with a proven interval of the score.
 
     Parameters
     ----------
     estimator : LogisticRegression, LinearSVC (squared hinge, two classes), ElasticNet, Lasso, Ridge (one target or
         several), MultiTaskElasticNet, MultiTaskLasso, QuantileRegressor, PoissonRegressor, GammaRegressor,
-        TweedieRegressor, RidgeClassifier, SVC, SVR, KernelRidge, ElasticNetGLM, estimators of skglm (see the guide),
+        TweedieRegressor, RidgeClassifier, ElasticNetGLM, estimators of skglm (see the guide),
         any that `register_adapter` has made known; a Pipeline that ends in one, whose steps are fitted inside every
         fold; or a TransformedTargetRegressor around one: scores are then proven for transformed targets.
     space : dict of names to ranges, default None
         "l1" and/or "l2", penalties in units of the mean loss over samples; one that is not named follows by the
         estimator's `l1_ratio`. Or scikit-learn's words: "C" or "alpha", alone or with "l1_ratio", which stand for the
-        ranges of l1 and l2 that hold them all. Of kernel machines "C" or "alpha", "gamma", and of SVR "epsilon", in
-        units of the final fit. Names may have the step of a pipeline in front ("clf__C"). A range is (lower, upper), or
-        a list, an array or a distribution that has ends. None in place of a range, or of all: what the data give, l1
-        from 1e-8 of the one that makes all weights zero to that one, l2 from 1e-11 to 1e3 of the loss's largest
-        curvature. A UserWarning tells of best penalties on an edge of a range that was given, unless the loss is level.
+        ranges of l1 and l2 that hold them all. Names may have the step of a pipeline in front ("clf__C"). A range is
+        (lower, upper), or a list, an array or a distribution that has ends. None in place of a range, or of all: what
+        the data give, l1 from 1e-8 of the one that makes all weights zero to that one, l2 from 1e-11 to 1e3 of the
+        loss's largest curvature. A UserWarning tells of best penalties on an edge of a range that was given, unless the
+        loss is level.
     cv : as in scikit-learn.
     scoring : str, callable, list or dict, default None
         A smooth score: "neg_brier_score" or "neg_log_loss" (LogisticRegression), "neg_mean_squared_error" or "r2"
@@ -179,8 +178,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         accuracy was asked for and proved, the work it took, and its purpose: "first look", "search", "final",
         "one standard error" or "global" (where `certify_global` has found something better).
     coef_radius_ : float, a proven bound on the distance ||coef_ - exact||_2 of the coefficients of `best_estimator_`
-        from the exact minimiser's at the best penalties (of kernel machines ||f - exact||, in the norm of the kernel's
-        space); infinite where nothing can be proven.
+        from the exact minimiser's at the best penalties; infinite where nothing can be proven.
     l2_floor_ : float, the l2 that stands in for none with a pure l1 penalty where that may not be verified (more than
         two classes) or was not (columns of which some add up to others); the largest over folds, 0 otherwise.
     held_out_ : `suffice.sklearn.measures.Predicted`, what the folds' models at the best penalties say of the rows that

@@ -12,9 +12,8 @@ what they could be: what is seen there holds for the upper edge. All groups of f
 lattice has two dimensions for any number of penalties.
 
 Looked at are the largest penalties, then two lines from large to small, until F has turned upwards: of l1 at the
-smallest inner level of l2, and of l2 on the edge of the smallest l1. Of parameters of a kernel nothing is known but
-their ranges: both ends and the middle of each are looked at. Last come all neighbours of the best place, until none is
-better.
+smallest inner level of l2, and of l2 on the edge of the smallest l1. Last come all neighbours of the best place, until
+none is better.
 
 A look whose models take more than STEPS steps of the solver each is left at that, and counts with the upper bound of F
 that is proven by then: an unfinished model may do better than a finished one, which says nothing about F.
@@ -24,35 +23,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from itertools import product
 from typing import Any
 
 import numpy as np
 
 from suffice.arrays import Array
 from suffice.evaluation import Evaluation
-from suffice.search.bilevel import BilevelProblem
 from suffice.sklearn._recorded import RecordedProblem, standard_error
 from suffice.sklearn._sketch import TURNED, TURNED_SE, Sketch, sketches
 from suffice.sklearn.folds import FLOOR
 from suffice.sklearn.penalties import PENALTIES, PenaltySpace, kind_of
 
 LOOK = 0.02  # the accuracy of a look, relative to the root of the least loss seen so far
-STEPS, MORE_STEPS = 100, 200  # of a model; of a kernel machine
-APART, MOST_LEVELS = 1.0, {"l1": 9, "l2": 9, "of a kernel": 7}  # decades between levels, at least; levels of each
+STEPS = 100  # of a model
+APART, MOST_LEVELS = 1.0, 9  # decades between levels, at least; levels of each
 BEYOND = {"l1": 0.01, "l2": 2.0}  # decades above the largest value that matters: no weight is about to leave zero there
 AGREED = 0.02  # of F: how near the sketch is
 Place = tuple[float, ...]  # a level of every kind of penalty, in decades
 
 
 def starting_point(problem: RecordedProblem, folds: list[Any], space: PenaltySpace) -> Array:
-    if not isinstance(problem.problem, BilevelProblem):  # parameters of which nothing is known but their ranges
-        ends = zip(*problem.space.bounds, strict=True)
-        levels = [levels_of(high, low, MOST_LEVELS["of a kernel"]) for low, high in ends]
-        lattice = Lattice(problem, levels, np.arange(len(levels)), steps=MORE_STEPS)
-        for place in product(*((own[0], own[len(own) // 2], own[-1]) for own in levels)):
-            lattice.look(place)
-        return lattice.descended()
     lattice = Lattice.of(problem, folds, space)
     lattice.look(lattice.plainest)
     if sketches(folds, problem.problem.losses, space):
@@ -95,7 +85,6 @@ class Lattice:
     levels: list[list[float]]
     kind: Any  # the number of every parameter's kind
     heights: dict[Place, float] = field(default_factory=dict)
-    steps: int = STEPS
 
     @classmethod
     def of(cls, problem: RecordedProblem, folds: list[Any], space: PenaltySpace) -> Lattice:
@@ -109,7 +98,7 @@ class Lattice:
             low, high = float(lower[number == i].min()), float(upper[number == i].max())
             if largest[kind] > 0.0:
                 high = max(min(high, math.log10(largest[kind]) + BEYOND[kind]), low)
-            levels.append(levels_of(high, low, MOST_LEVELS[kind]))
+            levels.append(levels_of(high, low, MOST_LEVELS))
         return cls(problem, levels, number)
 
     @property
@@ -129,7 +118,7 @@ class Lattice:
                 self.problem.look(theta, within=math.inf)  # whatever one step gives: the size of a loss
             best = self.problem.best
             within = LOOK * math.sqrt(best.cost / len(best.e)) if best.failure is None else math.inf
-            made = self.problem.look(theta, within=within, max_steps=self.steps)
+            made = self.problem.look(theta, within=within, max_steps=STEPS)
             height = made.cost if made.e.max() <= within else made.interval[1]
             self.heights[place] = height if height == height else math.inf  # where there is no loss
         return self.heights[place]

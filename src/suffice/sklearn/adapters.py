@@ -56,7 +56,6 @@ class Adapter:
     scorings: tuple[str, ...] = ()  # the smooth scores on offer; the first one stands in for any other
     many = False  # whether more than two classes will do
     several = False  # whether several targets will do
-    by_penalties = True  # whether l1 and l2 are searched; else there are `space`, `problem` and `final` (SVC's)
 
     def ratio(self, estimator: Any) -> float:
         """The share of l1 in l1 + l2 that the estimator as it is asks for."""
@@ -242,10 +241,7 @@ NEAREST = {
     "LassoLars": "Lasso, the same model",
     "LinearRegression": "Ridge, which has a penalty to tune",
     "Perceptron": "LinearSVC",
-    "NuSVC": "SVC, the same model with C in place of nu",
-    "LinearSVR": "SVR(kernel='linear') or QuantileRegressor",
-    "NuSVR": "SVR, the same model with epsilon in place of nu",
-    "GaussianProcessRegressor": "KernelRidge, which has the same mean",
+    "LinearSVR": "QuantileRegressor",
     "SGDClassifier": "LogisticRegression for the log loss, LinearSVC for hinges, RidgeClassifier for squares",
     "SGDRegressor": "ElasticNet, the same model for loss='squared_error'",
     "BayesianRidge": "Ridge",

@@ -50,7 +50,6 @@ def collect(
     import suffice
 
     about = _plain(about, "about", 4)
-    _report_data.for_linear_models(search, "a report")
     task = _report_data.FittedSearch(search, X, y, sample_weight, groups)
     stage("held-out rows")
     held = task.held_out()

@@ -7,9 +7,7 @@ error from `prove.held_out`. The offset is 1 and the unit the variance of the he
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -102,17 +100,7 @@ def _neg_log_loss(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> 
 
 
 def _neg_squared_hinge(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
-    """Of every row, the mean over the pairs of classes that hold its own, of which there are several for SVC alone."""
-    final, X = _inside(estimator, X)
-    by_pairs, count = copy(final), len(final.classes_)
-    by_pairs.decision_function_shape = "ovo"
-    number, decided = np.searchsorted(final.classes_, y), by_pairs.decision_function(X)
-    decided = -decided[:, None] if count == 2 else decided  # the first class of a pair is the positive one
-    squares = np.zeros(len(number))
-    for k, (one, other) in enumerate(combinations(range(count), 2)):
-        sign = (number == one) * 1.0 - (number == other) * 1.0
-        squares += np.abs(sign) * np.maximum(0.0, 1.0 - sign * decided[:, k]) ** 2
-    return _mean(squares / (count - 1), sample_weight)
+    return _mean(np.maximum(0.0, 1.0 - _signs(estimator, y) * estimator.decision_function(X)) ** 2, sample_weight)
 
 
 def _inside(estimator: Any, X: Any) -> tuple[Any, Any]:
