@@ -34,8 +34,8 @@ coverage: $(INSTALLED)  ## run the tests and report which lines they reach; buil
 	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 -m 'slow or not slow' --cov --cov-report=term --cov-report=html:build/coverage
 
 test-extras: $(EXTRAS_INSTALLED)  ## run the tests of torch and JAX arrays, in an environment of their own
-	$(ONE_THREAD) $(EXTRAS)/bin/python -m pytest -k "torch or jax" \
-		tests/test_backends.py tests/suffice_paper/test_study.py
+	$(ONE_THREAD) $(EXTRAS)/bin/python -m pytest -k "torch or jax or batches or newton_columns" \
+		tests/test_backends.py tests/suffice_paper/test_study.py tests/rows/test_contract.py tests/test_attack.py tests/cuda
 
 install-extras: $(EXTRAS_INSTALLED)
 
