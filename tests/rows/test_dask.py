@@ -271,7 +271,6 @@ EVERY_MODEL = {
     "targets one by one": of(problems.MultiTaskElasticNet, np.column_stack([real, counts]), by_rows=False),
     "targets without an l2": of(problems.MultiTaskElasticNet, np.column_stack([real, counts]), {"l1": 0.1, "l2": 0.0}),
     "groups": made_of_logistic(lambda one: problems.Grouped(one, [0, 0, 0, 1, 1, 1]), l1_0=1e-2, l1_1=0.1, l2=0.1),
-    "fused": made_of_logistic(problems.FusedLasso, fused=1e-2, l1=1e-3, l2=0.1),
     "sparse groups": penalised(terms.SparseGroup([[0, 1], [2, 3, 4, 5]], 1e-2)),
     "group lasso": penalised(terms.Group([[0, 1], [2, 3, 4, 5]], 1e-2)),
     "bounds": penalised(terms.BoxL1(1e-2, 0.0)),

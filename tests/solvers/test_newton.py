@@ -24,7 +24,7 @@ from suffice.solvers.fista import FistaState
 from suffice.solvers.minimise import from_face_to_face, minimise_model
 from suffice.solvers.newton import NewtonState
 from suffice.solvers.quadratic import Matrix
-from suffice.terms import L1, SQUARED, Fused, LinearModel, Zero
+from suffice.terms import L1, SQUARED, LinearModel, Zero
 from tests.reference import GroupNorms, Margins, OwnSmooth, minimise, norm
 
 
@@ -226,11 +226,21 @@ def test_a_start_at_the_solution_is_certified():
     assert (solution.outcome, solution.steps, solution.certificate.radius) == (Outcome.REACHED, 1, 0.0)
 
 
+class OwnProx:
+    """The l2 norm of all weights, of which nothing is known but its prox."""
+
+    def value(self, x):
+        return float(np.linalg.norm(x))
+
+    def prox(self, v, step):
+        return v * max(0.0, 1.0 - step / max(float(np.linalg.norm(v)), 1e-300))
+
+
 @pytest.mark.parametrize(
     "smooth, prox, words",
     [
         (OwnSmooth(np.eye(4), np.ones(4)), Zero(), "Plain and Zero"),
-        (LinearModel(ElasticNet(X[:, :4], Y).design, Y, SQUARED, 1.0), Fused(0.1), "LinearModel and Fused"),
+        (LinearModel(ElasticNet(X[:, :4], Y).design, Y, SQUARED, 1.0), OwnProx(), "LinearModel and OwnProx"),
     ],
 )
 def test_other_problems_are_refused(smooth, prox, words):

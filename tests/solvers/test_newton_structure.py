@@ -147,10 +147,6 @@ def test_groups_leave_together():
         (lambda: terms.BoxL1(-0.1), "l1 must be a number or a vector of finite, non-negative numbers"),
         (lambda: terms.SparseGroup([[0, 1], [1]], 0.1), "groups must not overlap"),
         (lambda: problem(terms.SQUARED, terms.BoxL1([0.1, 0.2]), 0.1), "l1 must be a number or have shape (6,)"),
-        (
-            lambda: suffice.solve(problem(terms.SQUARED, terms.Fused(0.1), 0.1), within=1.0, solver="newton"),
-            "needs a smooth term with a Hessian",
-        ),
     ],
 )
 def test_what_cannot_be_is_named(make, message):

@@ -2,7 +2,7 @@
 
 linear    models of one margin with l1 and l2, Cox's among them; penalties of groups of weights
 outputs   several classes, several targets
-many      penalties of groups of columns, fused ones, weights of samples
+many      penalties of groups of columns, weights of samples
 imaging   images by smoothed total variation
 """
 
@@ -21,10 +21,10 @@ from suffice.problems.linear import (
     ElasticNetTweedie,
     LowerLevel,
 )
-from suffice.problems.many import FusedLasso, Grouped, SampleWeights
+from suffice.problems.many import Grouped, SampleWeights
 from suffice.problems.outputs import ElasticNetMultinomial, MultiTaskElasticNet
 
 __all__ = ["Denoising", "ElasticNet", "ElasticNetBinomial", "ElasticNetCox", "ElasticNetGamma", "ElasticNetHuber"]
 __all__ += ["ElasticNetLogistic", "ElasticNetModel", "ElasticNetMultinomial", "ElasticNetNegativeBinomial"]
-__all__ += ["ElasticNetPoisson", "ElasticNetTweedie", "FusedLasso", "Grouped", "LowerLevel", "MultiTaskElasticNet"]
+__all__ += ["ElasticNetPoisson", "ElasticNetTweedie", "Grouped", "LowerLevel", "MultiTaskElasticNet"]
 __all__ += ["Reconstruction", "SampleWeights", "SampledFourier", "signs"]

@@ -1,5 +1,4 @@
-r"""Linear models with more hyperparameters: penalties of groups of features or of each, of differences of neighbouring
-weights (`FusedLasso`), and weights of samples.
+r"""Linear models with more hyperparameters: penalties of groups of features or of each, and weights of samples.
 
     sum_i (s_i / N) psi(x_i . w, y_i) + sum_j (l2_j/2) w_j^2 + sum_j l1_j |w_j|.
 
@@ -20,8 +19,7 @@ import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, host, like, positive
 from suffice.models.linear import LinearModel
-from suffice.models.margin_losses import Squared, slope_size
-from suffice.penalties.fused import Fused
+from suffice.models.margin_losses import slope_size
 from suffice.penalties.prox import L1
 from suffice.problems.linear import PENALTIES, ElasticNetModel, GroupedPenalties, LinearProblem
 from suffice.rows.design import Design
@@ -73,30 +71,6 @@ class Grouped(GroupedPenalties):
             if twice:
                 raise ValueError(f"{kind} is fixed at {self._fixed[kind]!r} by this problem, got {twice[0]}")
         return super().at(**self._fixed, **params)
-
-
-class FusedLasso:
-    """A linear model with the fused penalty: sum_i a_i psi(x_i . w, y_i) + (l2/2) ||w||^2 + fused sum_j |w_{j+1} -
-    w_j| + l1 ||w||_1.
-
-    `model` is the loss, such as `problems.ElasticNet(X, y)` or `problems.ElasticNetLogistic(X, y)`; columns of X are in
-    an order that means something, such as positions or times. `at(fused=..., l1=..., l2=...)` is the problem at fixed
-    penalties. Its proofs need l2 > 0, or squares of an X with full column rank. With X the identity it is the denoising
-    of a signal.
-    """
-
-    def __init__(self, model: ElasticNetModel) -> None:
-        if not isinstance(model, ElasticNetModel):
-            raise TypeError(f"model must be a linear model of suffice.problems, got {model!r}")
-        self.model, self.size = model, model.size
-
-    def at(self, *, fused: float, l2: float, l1: float = 0.0) -> Composite:
-        """The problem at fixed penalties."""
-        ridged = self.model.at(l1=0.0, l2=positive(l2, "l2", zero=True))
-        of_data = self.model.design.least_curvature if isinstance(self.model.loss, Squared) else 0.0
-        if not ridged.mu + of_data > 0.0:
-            raise ValueError("l2 must be positive: nothing else makes this problem strongly convex")
-        return Composite(ridged.smooth, Fused(fused, l1), mu=ridged.mu + of_data, L=ridged.L, size=self.size)
 
 
 class SampleWeights(LinearProblem):
