@@ -99,7 +99,7 @@ def test_a_finished_search_evaluates_nothing_again(tmp_path):
 
 
 def test_a_larger_budget_goes_on_where_the_search_had_ended(tmp_path):
-    less, more = (suffice.Options(max_evaluations=n, final_radius=1e-2) for n in (3, 6))
+    less, more = (suffice.Options(max_evaluations=n, final_radius=1e-2) for n in (1, 6))
     short = search(journal=tmp_path / "a", refit=False, options=less).fit(*data())
     made = []
     longer = search(journal=tmp_path / "a", refit=False, options=more, callback=made.append).fit(*data())

@@ -35,7 +35,7 @@ NEGLIGIBLE = 1e-9  # of the plainest model's loss: a loss proven to be less leav
 SEARCHING, REFINING = 0.7, 0.85  # shares of max_seconds
 AT_EDGE, NEAR = 0.02, 0.2  # decades: a penalty this near to an end of its range lies on it; slopes are alike
 LITTLE = 1e-4  # of F: where it changes by less in a decade, it is level
-CLOSE = 0.125  # of initial_radius: a search begins near its end
+CLOSE = 0.125  # of initial_radius: where F was sketched, a search begins near its end
 
 
 def _what_is_known(best: Evaluation, enough: float) -> str:
@@ -120,8 +120,8 @@ class PenaltySearch:
         problem, options = self.problem, self.options
         problem.purpose, statistical = "first look", self.statistical and options.enough == 0.0
         if self.initial is None:
-            start = starting_point(problem, self.folds, self.space)
-            if self.statistical:
+            start, sketched = starting_point(problem, self.folds, self.space)
+            if sketched and self.statistical:
                 options = replace(options, initial_radius=CLOSE * options.initial_radius)
             nothing = NEGLIGIBLE * max(made.interval[0] for made in problem.evaluations[:2])  # of the plainest model
             options = replace(options, target_cost=max(options.target_cost, nothing))

@@ -42,15 +42,16 @@ AGREED = 0.02  # of F: how near the sketch is
 Place = tuple[float, ...]  # a level of every kind of penalty, in decades
 
 
-def starting_point(problem: RecordedProblem, folds: list[Any], space: PenaltySpace) -> Array:
+def starting_point(problem: RecordedProblem, folds: list[Any], space: PenaltySpace) -> tuple[Array, bool]:
+    """Where to begin, and whether all of F was sketched."""
     lattice = Lattice.of(problem, folds, space)
     lattice.look(lattice.plainest)
     if sketches(folds, problem.problem.losses, space):
         sketch = Sketch.of(folds, problem.problem.losses, space)
         found = _look_from(sketch, problem)
         if abs(sketch.height(sketch.lowest) - found.cost) <= AGREED * found.cost:
-            return min(problem.evaluations, key=lambda made: made.cost).point
-    return best_of_lines(lattice)
+            return min(problem.evaluations, key=lambda made: made.cost).point, True
+    return best_of_lines(lattice), False
 
 
 def best_of_lines(lattice: Lattice) -> Array:
