@@ -240,7 +240,7 @@ class OwnProx:
     "smooth, prox, words",
     [
         (OwnSmooth(np.eye(4), np.ones(4)), Zero(), "Plain and Zero"),
-        (LinearModel(ElasticNet(X[:, :4], Y).design, Y, SQUARED, 1.0), OwnProx(), "LinearModel and OwnProx"),
+        (LinearModel(ElasticNet(X[:, :4], Y).design, Y, SQUARED, 1.0), OwnProx(), "LinearModel and Generic"),
     ],
 )
 def test_other_problems_are_refused(smooth, prox, words):
