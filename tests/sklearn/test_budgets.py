@@ -153,8 +153,8 @@ def test_the_path_takes_no_more_steps_than_it_may(monkeypatch):
     found = search().fit(X, Y)
     steps, trained = [], _report_data.trained
 
-    def counted(split, penalties, *rest):
-        model = trained(split, penalties, *rest)
+    def counted(split, penalties, *rest, **more):
+        model = trained(split, penalties, *rest, **more)
         steps.append(model.steps)
         return model
 
