@@ -23,3 +23,11 @@ def test_every_public_name_is_found_and_listed():
     assert set(suffice.__all__) <= set(dir(suffice))
     assert all(getattr(suffice, name) is not None for name in suffice.__all__)
     assert not hasattr(suffice, "tuna")
+
+
+def test_help_and_version_wait_for_no_tables():
+    code = (
+        "import sys, suffice.cli; print(sum(name in sys.modules for name in ('pandas', 'scipy', 'sklearn', 'joblib')))"
+    )
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(made.stdout) == 0

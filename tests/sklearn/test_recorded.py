@@ -161,7 +161,7 @@ def test_damage_is_refused_and_a_torn_end_is_dropped(tmp_path):
     path.write_bytes(content[:2000] + b"?" + content[2001:])
     with pytest.raises(JournalError, match="damaged"):
         search(journal=tmp_path).fit(X, Y)
-    path.write_bytes(content[:50])  # no kill leaves this: a header is written beside the file, and put in its place whole
+    path.write_bytes(content[:50])  # no kill leaves this: a header is put in its place whole
     with pytest.raises(JournalError, match="first record is incomplete"):
         search(journal=tmp_path).fit(X, Y)
 

@@ -2,6 +2,9 @@
 
 import io
 import json
+import os
+import subprocess
+import sys
 import tracemalloc
 import zipfile
 
@@ -210,3 +213,18 @@ def test_files_that_may_run_code_are_refused_as_clearly(tmp_path):
     (tmp_path / "m.joblib").write_bytes(b"no pickle")
     with pytest.raises(ValueError, match="joblib is damaged, or holds no model"):
         model_file.load_file(tmp_path / "m.joblib", trust=True)
+
+
+def test_saving_a_model_does_not_wait_for_packages_that_scikit_learn_could_use(tmp_path):
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("print('imported')\n")
+    code = (
+        "import pathlib; from sklearn.linear_model import Ridge; from suffice.tabular.model_file import save\n"
+        f"print(save(Ridge().fit([[0.0], [1.0]], [0.0, 1.0]), pathlib.Path({str(tmp_path)!r}))[1])\n"
+        "import torch"
+    )
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    made = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert made.stdout.split() == ["[]", "imported"]  # no failure; who asks for torch afterwards gets it

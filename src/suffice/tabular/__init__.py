@@ -10,18 +10,22 @@ predict, certify     predictions for new files, how exactly a model was fitted
 model_file           files of fitted models
 """
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from suffice.tabular.entries import TableError
-from suffice.tabular.reading import read
-from suffice.tabular.table import Limits, Reading, Table
+if TYPE_CHECKING:
+    from suffice.tabular.entries import TableError
+    from suffice.tabular.reading import read
+    from suffice.tabular.run import tune_frame
+    from suffice.tabular.table import Limits, Reading, Table
 
 __all__ = ["Limits", "Reading", "Table", "TableError", "read", "tune_frame"]
 
+# Imported when they are asked for: the command line reads `settings`, and answers `--help` without pandas.
+_HOMES = {"TableError": "entries", "read": "reading", "tune_frame": "run"}
+
 
 def __getattr__(name: str) -> Any:
-    if name == "tune_frame":  # which nobody else has to wait for
-        from suffice.tabular.run import tune_frame
-
-        return tune_frame
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"suffice.tabular.{_HOMES.get(name, 'table')}"), name)

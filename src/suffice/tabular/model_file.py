@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,7 @@ TRUSTED = {
     "suffice.sklearn.glm.ElasticNetGLM",
 }  # what skops does not know, and is harmless in our models
 SCHEMA = 1 << 26  # bytes: some 250,000 levels of categories, and 1.5 GB of Python's objects at worst
+UNASKED = ("torch", "jax", "cupy", "dask", "ndonnx", "sparse")  # for which scikit-learn has a compatible namespace
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
@@ -55,7 +58,7 @@ def load_file(path: Path, *, trust: bool = False) -> Any:
         with open(path, "rb") as file, blamed(path):
             return joblib.load(file)
     try:
-        import skops.io
+        skops_io = _skops_io()
     except ImportError as error:
         raise ValueError(f"{path} needs skops: pip install 'suffice[skops]'") from error
     content = files.read_bounded(path, files.DATA)
@@ -65,7 +68,19 @@ def load_file(path: Path, *, trust: bool = False) -> Any:
         strange = ", ".join(sorted(set(types) - TRUSTED))
         raise ValueError(f"{path} holds types that are not known to be harmless, {strange}: --trust loads it")
     with blamed(path):
-        return skops.io.loads(content, trusted=types)
+        return skops_io.loads(content, trusted=types)
+
+
+def _skops_io() -> Any:
+    """`skops.io`. It asks scikit-learn for all estimators, which looks into every package below scikit-learn, and so
+    imports whatever is installed of `UNASKED`, for seconds; here they are as if they were not there."""
+    hidden = [name for name in UNASKED if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None: `import` says that there is none
+    try:
+        return import_module("skops.io")
+    finally:
+        for name in hidden:
+            del sys.modules[name]
 
 
 @contextmanager
@@ -90,8 +105,6 @@ def shortened(text: str) -> str:
 
 def untrusted_types(content: bytes) -> list[str]:
     """The types in a file of skops that it does not trust by itself; ValueError if the file claims to be too large."""
-    import skops.io
-
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         sizes = _claimed(archive)
         if sizes.get("schema.json", 0) > SCHEMA:
@@ -109,7 +122,7 @@ def untrusted_types(content: bytes) -> list[str]:
                 with zipfile.ZipFile(io.BytesIO(archive.read(name))) as inner:
                     sizes[name] += sum(_claimed(inner).values())
         _bounded(sum(count * sizes.get(name, 0) for name, count in named.items()))
-    return list(skops.io.get_untrusted_types(data=content))
+    return list(_skops_io().get_untrusted_types(data=content))
 
 
 def _claimed(archive: zipfile.ZipFile) -> dict[str, int]:
@@ -146,9 +159,7 @@ def save(model: Any, folder: Path) -> tuple[tuple[Path | None, tuple[str, ...]],
 
 def _dumped(model: Any, name: str) -> tuple[bytes, tuple[str, ...]]:
     if name.endswith(".skops"):
-        import skops.io
-
-        content = skops.io.dumps(model)
+        content = _skops_io().dumps(model)
         return content, tuple(untrusted_types(content))
     import joblib
 
