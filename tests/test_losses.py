@@ -21,11 +21,10 @@ from suffice.losses import (
     SquaredErrors,
 )
 from suffice.problems import ElasticNetMultinomial
-from suffice.prove.held_out import HeldOut, error_of_moved, least_error
+from suffice.prove.held_out import HeldOut, least_error, ranges
 from suffice.prove.loss_at import LossAt
 from suffice.prove.scores import BRIER_CURVATURE, BrierScore, LogScore, SquaredScore
 from suffice.rows.design import Design
-from suffice.rows.rounding import norm_rounding
 from suffice.rows.sums import Chosen
 from suffice.terms import POISSON, RowBlocks
 from tests.reference import LONG, norm
@@ -289,17 +288,17 @@ def test_ranges_that_cannot_be_tighter_than_the_first_order_are_not_looked_at(sc
     target = y if isinstance(score, SquaredScore) else labels
     m, v = X @ WEIGHTS["small"], np.full(N, 0.5)
     residuals, pulls = np.sqrt(v) * score.residuals(m, target), v * score.derivative(m, target)
-    bound, loss = error_of_moved(Watched(), m, target, v, 1.0, residuals, pulls), float(residuals @ residuals)
-    times = []
+    loss, steep, times = float(residuals @ residuals), np.abs(pulls), []
     for radius in np.geomspace(1e-8, 1e3, 23):
         h = radius * np.linalg.norm(X, axis=1)
         first, far = radius * norm(X.T @ pulls), radius * math.sqrt(0.5) * np.linalg.norm(X, 2)
         before = len(looked)
-        found = bound(first, h, far)
+        *found, second = ranges(Watched(), m, target, v, h, steep, first)
         times.append(len(looked) - before)
-        second = 0.5 * float(v @ (score.bend(m, h, target) * h * h))
+        assert second == 0.5 * float(v @ (score.bend(m, h, target) * h * h))
         ends = tuple(float(v @ end) for end in score.range(m, h, target))
-        assert found == least_error(score, 1.0, loss, first, second, ends, far) + norm_rounding(residuals)
+        proven = [least_error(score, 1.0, loss, first, second, each, far) for each in (found, ends)]
+        assert proven[0] == proven[1]
     assert times[0] == 0 and times[-1] == 1
 
 

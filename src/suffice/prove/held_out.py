@@ -34,7 +34,6 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -66,20 +65,6 @@ def ranges(
             return -math.inf, math.inf, second
         low, high = score.range(m, h, y)
         return float(v @ low), float(v @ high), second
-
-
-def error_of_moved(
-    score: Phi, m: Array, y: Array, v: Array, share: float, residuals: Array, pulls: Array
-) -> Callable[[float, Array, float], float]:
-    """The error of r for margins that move by no more than h each and `far` in all, `first` to first order, as a
-    function of these three; `pulls` are v phi'."""
-    loss, rounding, steep = float(residuals @ residuals), norm_rounding(residuals, share), np.abs(pulls)
-
-    def bound(first: float, h: Array, far: float) -> float:
-        low, high, second = ranges(score, m, y, v, h, steep, first)
-        return least_error(score, share, loss, first, second, (low, high), far) + rounding
-
-    return bound
 
 
 def least_error(

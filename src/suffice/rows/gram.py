@@ -218,14 +218,6 @@ def fits_array(X: Any, most: float = -1) -> bool:
     return not sp.issparse(X) or 8 * math.prod(X.shape) <= most
 
 
-def all_entries(A: Array, model: Any) -> Any:
-    """A stored as `model` is: with all entries, zeros as well, where that is sparse."""
-    if not sp.issparse(model):
-        return A
-    rows, columns = A.shape
-    return type(model)((A.ravel(), np.tile(np.arange(columns), rows), columns * np.arange(rows + 1)), shape=A.shape)
-
-
 def same_bits(one: Any, other: Any) -> bool:
     """Whether two matrices, or tables, have one layout and the same entries."""
     if sp.issparse(one) != sp.issparse(other):
