@@ -15,7 +15,7 @@ import pytest
 import scipy.sparse as sp
 from flint import fmpq
 
-from suffice.arrays import host, like
+from suffice.arrays import host
 from suffice.rows import blocks
 from suffice.rows.blocks import RowBlocks
 from suffice.rows.design import OF_FACTORS, Design, row_folds
@@ -416,7 +416,7 @@ def test_a_hessian_times_a_direction(case):
     rng = np.random.default_rng(6)
     V, C = rng.standard_normal((d, 2)), rng.random(N)
     for v in (V, V[:, 0]):
-        found = design.rows.run(Normalised(v), C=design.of_rows(C))
+        found = design.rows.run(Normal(v), C=design.of_rows(C))
         image = abs(case.A) @ abs(EXACT(v))
         weighted = EXACT(C).reshape(-1, *[1] * (v.ndim - 1))
         exact = case.A.T @ (weighted * (case.A @ EXACT(v)))
@@ -425,20 +425,6 @@ def test_a_hessian_times_a_direction(case):
         within(
             found, exact, rational(passed) * sizes + rational(4 * N * d * TINY) * (1 + rational(np.abs(case.X).max()))
         )
-
-
-@dataclass(frozen=True)
-class Normalised(Job):
-    """`Normal` on rows of whatever layout: V and C brought to where X is, as those who ask do."""
-
-    V: np.ndarray
-
-    def __call__(self, block):
-        if isinstance(block.X, np.ndarray):
-            return Normal(self.V)(block)
-        C = host(block["C"])
-        image = host(block.X @ like(self.V, block.X))
-        return host(block.pull(like(C * image if image.ndim == 1 else C[:, None] * image, block["C"])))
 
 
 @of_each(HOSTILE)

@@ -340,7 +340,7 @@ def test_the_hessian_of_least_squares_is_made_once_for_all_targets_and_penalties
     X, Y = rng.standard_normal((300, 30)), rng.standard_normal((300, 3))
     design = Design.of(X)
     assert design.gram == pytest.approx(X.T @ X / 300, rel=1e-12)
-    monkeypatch.setattr("suffice.solvers.hessian.gram", None)  # no other Hessian is made
+    monkeypatch.setattr("suffice.rows.gram.gram", None)  # no other Hessian is made
     for y in Y.T:
         for l1, l2 in ((0.1, 0.01), (0.0, 0.1), (0.01, 1e-4)):
             found = solve(ElasticNet(design, y).at(l1=l1, l2=l2), within=1e-7, solver="newton")

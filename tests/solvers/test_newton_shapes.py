@@ -10,10 +10,11 @@ import scipy.sparse as sp
 
 from suffice import Composite, Outcome, solve
 from suffice.models.intercept import Intercepted
+from suffice.models.linear import RowCurvature
 from suffice.penalties.prox import L1, Zero
 from suffice.problems import ElasticNet, ElasticNetHuber, ElasticNetLogistic, ElasticNetPoisson
 from suffice.rows.design import Design
-from suffice.solvers import auto, hessian, minimise, newton, quadratic
+from suffice.solvers import auto, minimise, newton, quadratic
 from suffice.solvers.fista import FistaState
 from suffice.solvers.many import solve_each
 from suffice.solvers.newton import NewtonState
@@ -101,7 +102,7 @@ def test_all_forms_of_a_hessian_are_one_matrix(storage, centred):
     forms = [
         quadratic.Matrix(H),
         quadratic.Wide.of(X, W, c, ridge, mean[W] if centred else None),
-        quadratic.ByProducts(hessian._product_of_rows(design, c, centred), 60, W, np.diag(H), ridge),
+        quadratic.ByProducts(RowCurvature(design, c, float(c.sum())).products(centred), 60, W, np.diag(H), ridge),
     ]
     v, added, few, many = rng.standard_normal(40), rng.random(40), np.array([3, 8, 30]), np.arange(25)
     for form in forms:

@@ -183,9 +183,10 @@ def expansion_of(fold: CertifiableFold, path: Path) -> Expansion:
         error[:, q] += few * np.abs(bent) * (rough[:, j] * np.abs(T[:, k]) + rough[:, k] * np.abs(T[:, j]))
     K = design.adjoint(a[:, None] * R)
     root = np.sqrt(a)[:, None]
-    counts = np.array([gamma(float(count) + OF_FACTORS) for count in design.pull.roundings])
     lengths = np.sqrt(np.sum((root * weight) ** 2, axis=0)), np.sqrt(np.sum((root * error) ** 2, axis=0))
-    off = (np.outer(counts, lengths[0]) + lengths[1]) * design.column_norms[:, None] * SAFE + design.underflow
+    off = (np.outer(design.pull_gammas, lengths[0]) + lengths[1]) * design.column_norms[
+        :, None
+    ] * SAFE + design.underflow
     if fold.intercept:
         K = np.vstack([K, a @ R])
         off = np.vstack([off, (gamma(len(m0) + OF_FACTORS) * (a @ weight) + a @ error) * SAFE + design.underflow])

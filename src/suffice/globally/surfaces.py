@@ -219,9 +219,8 @@ def _first_order(fold: CertifiableFold, path: Path, ball: Ball, pulls: Array) ->
     if ball.factor is None and not ball.clips.any():
         return 0.0
     g = design.adjoint(pulls)
-    counts = np.array([gamma(float(count) + OF_FACTORS) for count in design.pull.roundings])
     rooted = math.sqrt(float(np.sum(pulls**2 / np.maximum(design.weights, 1e-300)))) * SAFE
-    error = counts * design.column_norms * rooted + design.underflow
+    error = design.pull_gammas * design.column_norms * rooted + design.underflow
     left = 0.0
     if ball.clips.any():
         s = len(path.S)

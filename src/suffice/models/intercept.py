@@ -38,14 +38,13 @@ import numpy as np
 from suffice.arrays import EPS, Array
 from suffice.lazy import cached_property
 from suffice.models.jobs import Balance, Sizes, Slack
-from suffice.models.linear import LossModel
+from suffice.models.linear import UNDERFLOW, LossModel, RowCurvature
 from suffice.models.margin_losses import LARGEST_EXPONENT, Bending, MarginLoss, slope_and_bend
 from suffice.rows.design import OF_FACTORS
 from suffice.rows.rounding import dot, gamma
 from suffice.rows.sums import tree_roundings
 
 MOST_STEPS = 200
-UNDERFLOW = 1e-300  # more than all that underflows in a sum
 LARGEST_INTERCEPT = 1e155  # of losses without exponentials
 PATIENT = 10  # Newton steps for b: an exponential's have length 1, however far b is
 FAR = 1e3  # a bracket of b that is wider is cut near its ends, too
@@ -141,12 +140,8 @@ class Intercepted(LossModel):
     def intercept_gradient(self, image: Any) -> Array:
         """How b moves with the weights: - x_c of the module's text."""
 
-        def find() -> Array:
-            C = self.row_curvature(image)
-            gradient: Array = -self.design.adjoint(C.rows if self.rows.dear else C) / max(float(C.sum()), UNDERFLOW)
-            return gradient
-
-        gradient: Array = self.rows.known(image).once("gradient of b", self.owners, find)
+        known, find = self.rows.known(image), lambda: -self.row_curvature(image).mean
+        gradient: Array = known.once("gradient of b", self.owners, find)
         return gradient
 
     def intercept_along(self, image: Any, V: Array) -> Array:
@@ -264,8 +259,8 @@ class Intercepted(LossModel):
     def loss_at(self, image: Any) -> float:
         return float(self.rows.known(image).once("loss", self.owners, lambda: super(Intercepted, self).loss_at(image)))
 
-    def row_curvature(self, image: Any) -> Any:
+    def row_curvature(self, image: Any) -> RowCurvature:
         if self.rows.dear:
             return super().row_curvature(image)
         curvature: Array = self.design.weights * self.root(image).bends
-        return curvature
+        return RowCurvature(self.design, curvature, float(curvature.sum()))

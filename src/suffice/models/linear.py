@@ -23,6 +23,7 @@ Newton's method is then two passes, one for the point and one for its Hessian; a
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -40,6 +41,7 @@ from suffice.rows.gram import Gram, Normal, centred
 from suffice.rows.rounding import TINY, gamma
 from suffice.rows.sums import Job
 
+UNDERFLOW = 1e-300  # more than all that underflows in a sum
 CARRIED = 4.0  # margins that a solver carries along straight lines err by no more than so many products
 
 
@@ -235,27 +237,26 @@ class RowModel(MarginModel):
 
 @dataclass(frozen=True, eq=False)
 class RowCurvature:
-    """C = diag(a_i psi''), which stays with its rows, and its sum."""
+    """C = diag(a_i psi''), in main memory or, where rows are read from elsewhere, with these, and its sum."""
 
     design: Design
     rows: Any
     total: float
 
-    def sum(self) -> float:
-        return self.total
+    @property
+    def mean(self) -> Array:
+        """sum_i c_i x_i / sum_i c_i."""
+        return self.design.adjoint(self.rows) / max(self.total, UNDERFLOW)
 
-    def any(self) -> bool:
-        return self.total > 0.0
-
-    def gram(self, W: npt.NDArray[np.intp], intercept: bool) -> Array:
+    def gram(self, W: npt.NDArray[np.intp], intercept: bool, dtype: type = np.float64) -> Array:
         """X_W^T C X_W, less what an intercept takes out of it."""
-        G: Array = self.design.rows.run(Gram(np.asarray(W), intercept=intercept), C=self.rows)
+        G: Array = self.design.rows.run(Gram(np.asarray(W), intercept, dtype), C=self.rows)
         return centred(G) if intercept else G
 
-    def product(self, V: Array) -> Array:
-        """X^T C X V."""
-        result: Array = self.design.rows.run(Normal(V), C=self.rows)
-        return result
+    def products(self, intercept: bool) -> Callable[[Array], Array]:
+        """V -> X^T C X V, less what an intercept takes out of it."""
+        mean = self.mean if intercept else np.zeros(self.design.shape[1])
+        return lambda V: self.design.rows.run(Normal(V, mean @ V), C=self.rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,20 +274,19 @@ class LossModel(RowModel):
         """The derivative of the loss half-way between two images, along the line that leads from one to the other."""
         return float(self.rows.run(Slope(self.loss, self.b(image), self.b(other)), [image, other], **self.given))
 
-    def row_curvature(self, image: Any) -> Any:
-        """a_i psi'' of every row at these margins; it stays with rows that are read from elsewhere."""
+    def row_curvature(self, image: Any) -> RowCurvature:
+        """a_i psi'' of every row at these margins."""
         return self._curved(Curvature(self.loss, self.b(image)), [image])
 
-    def steadier(self, curvature: Any, image: Any, other: Any) -> Any:
+    def steadier(self, curvature: RowCurvature, image: Any, other: Any) -> RowCurvature | None:
         """The larger of a curvature of rows and of its mean between two margins; None where that is not finite."""
-        before = curvature.rows if self.rows.dear else curvature
-        found = self._curved(Curvature(self.loss, self.b(image), self.b(other)), [image, other], before=before)
-        return found if math.isfinite(float(found.sum())) else None
+        job = Curvature(self.loss, self.b(image), self.b(other))
+        found = self._curved(job, [image, other], before=curvature.rows)
+        return found if math.isfinite(found.total) else None
 
-    def _curved(self, job: Curvature, images: list[Any], **given: Any) -> Any:
-        if not self.rows.dear:
-            return host(self.rows.run(job, images, **self.given, **given)[0])
-        return RowCurvature(self.design, *self.rows.run(job, images, **self.given, **given))
+    def _curved(self, job: Curvature, images: list[Any], **given: Any) -> RowCurvature:
+        rows, total = self.rows.run(job, images, **self.given, **given)
+        return RowCurvature(self.design, rows if self.rows.dear else host(rows), float(total))
 
 
 @dataclass(frozen=True, eq=False)

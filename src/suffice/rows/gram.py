@@ -264,6 +264,7 @@ class Gram(Job):
 
     W: Indices
     intercept: bool = False
+    dtype: type = np.float64
 
     @property
     def size(self) -> int:
@@ -271,14 +272,16 @@ class Gram(Job):
 
     def __call__(self, block: Block) -> Array:
         rows = np.flatnonzero(block["C"])
-        return gram(block.X, self.W, np.sqrt(block["C"][rows]), rows, intercept=self.intercept)[0]
+        root = np.sqrt(block["C"][rows])
+        return gram(block.X, self.W, root, rows, intercept=self.intercept, dtype=self.dtype)[0]
 
 
 @dataclass(frozen=True)
 class Normal(Job):
-    """X^T C X V, or |X|^T diag(a) |X| V / unit^2. C or a is given."""
+    """X^T C (X V - shift), or |X|^T C |X| V / unit^2. C is given."""
 
     V: Array
+    shift: Any = 0.0
     absolute: bool = False
     unit: float = 1.0
 
@@ -286,7 +289,7 @@ class Normal(Job):
         if self.absolute:
             X = np.abs(block.X) / self.unit
             return Block(block.start, block.stop, lambda: X, {}).pull(_scaled(block["C"], X @ self.V))
-        return block.pull(_scaled(block["C"], block.X @ self.V))
+        return block.pull(_scaled(host(block["C"]), host(block.X @ like(self.V, block.X)) - self.shift))
 
 
 def _scaled(C: Array, image: Array) -> Array:

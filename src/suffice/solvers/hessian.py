@@ -14,19 +14,18 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from suffice.arrays import EPS, Array, host, like, norm
+from suffice.arrays import EPS, Array, host, norm
 from suffice.lazy import cached_property
-from suffice.models.linear import LossModel
+from suffice.models.linear import LossModel, RowCurvature
 from suffice.models.margin_losses import Squared
 from suffice.models.multinomial import Multinomial
 from suffice.models.smooth import ImagedSmooth
 from suffice.penalties.prox import Indices, Separable
 from suffice.protocols import conforms
 from suffice.rows.design import Design, largest_matrix
-from suffice.rows.gram import centred, gram
 from suffice.solvers.certificate import Evidence
 from suffice.solvers.problem import Canonical
-from suffice.solvers.quadratic import ByProducts, Quadratic, Solve, Wide, on_these, scaled, with_ridge
+from suffice.solvers.quadratic import ByProducts, Quadratic, Wide, on_these, with_ridge
 
 STEP, PROOF = 1e6, 2e6  # operations in the time that a step, and a verification, take besides
 READ = 64  # operations on dense matrices that an entry of X costs in two products, or in a pass over blocks of rows
@@ -141,59 +140,31 @@ class OfRows(Hessians):
     def exact(self, x: Array, working: Indices) -> Quadratic:
         return self.made(self._curvature(self.term.image(x)), working)
 
-    def _curvature(self, image: Any) -> Any:
-        return self.term.row_curvature(image) if self._known is None else self.design.weights
+    def _curvature(self, image: Any) -> RowCurvature:
+        same = self._known is not None
+        return RowCurvature(self.design, self.design.weights, 1.0) if same else self.term.row_curvature(image)
 
     @property
     def _known(self) -> Array | None:
         """X^T diag(a) X, where psi'' = 1 and it fits: made once for all targets, penalties and working sets."""
         return self.design.gram if isinstance(self.term.loss, Squared) else None
 
-    def made(self, C: Any, W: Indices, single: bool = False) -> Quadratic:
+    def made(self, C: RowCurvature, W: Indices, single: bool = False) -> Quadratic:
         """H with this C on the columns W, in float32 or not."""
-        design, known, intercept = self.design, self._known, self.term.intercept
+        design, known, intercept = self.design, self._known, self.term.intercept and C.total > 0.0
         least = LEAST_RIDGE * design.frobenius_norm**2 / design.shape[1]
         ridge = np.maximum(on_these(self.term.l2 + self.ridge, W), least)
         if len(W) > design.shape[0] and self.has_factors:
-            mean = design.adjoint(C)[W] / C.sum() if intercept and C.any() else None
-            return Wide.of(design.X, W, C, ridge, mean)
+            return Wide.of(design.X, W, C.rows, ridge, C.mean[W] if intercept else None)
         large = len(W) > self.largest and isinstance(self.problem.g, Separable)
         if large and (known is None or not design.rows.dear):
             # As if C were a multiple of the sample weights: that scales variables, and proves nothing.
-            diagonal = design.column_norms[W] ** 2 * C.sum() + ridge
-            apply = _product_of_rows(design, C, intercept)
-            return ByProducts(apply, design.shape[1], W, diagonal, ridge, price=READ * entries(design))
-        if known is not None and C is design.weights:
+            diagonal, price = design.column_norms[W] ** 2 * C.total + ridge, READ * entries(design)
+            return ByProducts(C.products(intercept), design.shape[1], W, diagonal, ridge, price=price)
+        if known is not None and C.rows is design.weights:
             H = known[np.ix_(W, W)]
             return with_ridge(H - np.outer(design.mean[W], design.mean[W]) if intercept else H, ridge)
-        if design.rows.dear:
-            return with_ridge(C.gram(W, intercept), ridge)
-        rows = np.flatnonzero(C)
-        H, _ = gram(
-            design.X, W, np.sqrt(C[rows]), rows, intercept=intercept, dtype=np.float32 if single else np.float64
-        )
-        return with_ridge(centred(H) if intercept else H, ridge)
-
-
-def _product_of_rows(design: Design, C: Any, intercept: bool) -> Solve:
-    """V -> X^T C X V, wherever X lives; without an intercept's direction."""
-    centred = intercept and C.any()
-    if design.rows.dear:
-        mean = design.adjoint(C.rows) if centred else None
-
-        def product(V: Array) -> Array:
-            bent: Array = C.product(V)
-            return bent if mean is None else bent - np.multiply.outer(mean, mean @ V) / C.sum()
-
-        return product
-
-    def at_hand(V: Array) -> Array:
-        image = host(design.margins(V))
-        image = image - C @ image / C.sum() if centred else image
-        pulled: Array = design.adjoint(like(scaled(C, image), design.X))
-        return pulled
-
-    return at_hand
+        return with_ridge(C.gram(W, intercept, np.float32 if single else np.float64), ridge)
 
 
 @dataclass(eq=False)
