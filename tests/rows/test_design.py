@@ -114,7 +114,7 @@ def test_large_designs_of_either_sparse_format_have_the_same_bound(name):
 def test_the_ways_beyond_a_gram_matrix_agree_with_it(name, monkeypatch):
     X = np.asarray(MATRICES[name], dtype=float)
     exact = squared_norm_bound(X)
-    monkeypatch.setattr(module, "DENSE_GRAM_SIZE", 0)
+    monkeypatch.setattr(module, "DENSE_GRAM_SIZE", 1)
     for A in (X, sp.csr_array(X)):
         assert exact * (1 - 1e-9) <= squared_norm_bound(A) <= 1.06 * exact
 
@@ -129,7 +129,7 @@ def test_sparse_and_dense_products_give_the_same_bound(name, kind, monkeypatch):
     assert bounds[0] == pytest.approx(bounds[1], rel=1e-12)
 
 
-@pytest.mark.parametrize("gram_size", [0, 2000])
+@pytest.mark.parametrize("gram_size", [1, 2000])
 def test_entries_given_in_parts_are_summed_before_they_are_squared(gram_size, monkeypatch):
     """Row i of this CSR matrix holds 1 and 2 for column i, that is 3."""
     monkeypatch.setattr(module, "DENSE_GRAM_SIZE", gram_size)
@@ -138,29 +138,23 @@ def test_entries_given_in_parts_are_summed_before_they_are_squared(gram_size, mo
 
 
 def test_a_diagonal_matrix_with_a_hidden_largest_entry_is_not_underestimated(monkeypatch):
-    monkeypatch.setattr(module, "DENSE_GRAM_SIZE", 0)
+    monkeypatch.setattr(module, "DENSE_GRAM_SIZE", 1)
     for position in (0, 17, 299):
         entries = np.ones(300)
         entries[position] = 1.5
         assert 2.25 <= squared_norm_bound(sp.diags_array(entries).tocsr()) <= 1.06 * 2.25
 
 
-def hidden_from_lanczos(n):
-    """1.2 I, but for one direction of length 10, orthogonal to the start of a Lanczos run and so to all of it."""
-    start = np.random.default_rng(0).standard_normal(n)
-    v = np.zeros(n)
-    v[3], v[7] = start[7], -start[3]
-    v /= np.linalg.norm(v)
-    return 1.2 * np.eye(n) + 8.8 * np.outer(v, v)
-
-
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_array, sp.csc_array, lambda A: -A])
 @pytest.mark.parametrize("size", [50, 2100])
-def test_a_direction_that_lanczos_never_sees_is_bounded(kind, size, monkeypatch):
+@pytest.mark.parametrize("fooled", [1.44, 0.0, np.nan, 1e-300])
+def test_a_direction_that_lanczos_never_sees_is_bounded(fooled, size, kind, monkeypatch):
+    """1.2 I, but for one direction of length 10, and a Lanczos run that is orthogonal to it or finds nothing."""
     monkeypatch.setattr(module, "DENSE_GRAM_SIZE", 40)
-    A = hidden_from_lanczos(size)
-    assert module.lanczos_value(lambda v: A @ (A @ v), size) < 2.0
-    assert squared_norm_bound(kind(A)) >= 100.0
+    monkeypatch.setattr(module, "lanczos_value", lambda gram: fooled)
+    v = np.zeros(size)
+    v[3], v[7] = 0.6, -0.8
+    assert squared_norm_bound(kind(1.2 * np.eye(size) + 8.8 * np.outer(v, v))) >= 100.0
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sp.csr_array])
