@@ -29,7 +29,7 @@ from suffice.arrays import Array, frozen, whole_number
 from suffice.lazy import cached_property
 from suffice.rows.gram import Pull
 from suffice.rows.margins import Known, Making, Margins, PassRequest, Product, as_block, asked, making, work_through
-from suffice.rows.sums import Block, Chosen, Job, one_thread, rows_from
+from suffice.rows.sums import Block, Chosen, Job, one_thread, rows_from, tree_roundings
 
 LOCAL = ("_surveys", "_even", "_made", "_targets", "_root")  # what does not travel
 BLOCK_BYTES = 1 << 23  # of float64 values at a time: 8 MB
@@ -73,6 +73,11 @@ class Blocked:
     def few_threads(self) -> AbstractContextManager[None]:
         """For what the host has left to do for a device: it is small, and many threads take longer for it than one."""
         return nullcontext() if self.dear or self.at_hand else one_thread()
+
+    @property
+    def adjoint(self) -> Any:
+        """r -> X^T r where X lives, for a vector or a matrix r; with its `roundings`."""
+        return Transposed(self)
 
     def pull(self, r: Any) -> Array:
         """X^T r in main memory, for numbers r that go with the rows."""
@@ -187,7 +192,7 @@ class RowBlocks(Blocked):
 
     @property
     def T(self) -> Transposed:  # noqa: N802 (as numpy has it)
-        return Transposed(self)
+        return self.adjoint  # type: ignore[no-any-return]
 
     def __matmul__(self, w: Array) -> Array:
         return self.product(w)
@@ -238,18 +243,20 @@ def block_rows(shape: tuple[int, int], block: int | None = None) -> int:
 
 
 class Transposed:
-    """X^T, for products."""
+    """X^T, for products; `roundings` as of those with other layouts (`suffice.rows.memory`)."""
 
     __array_ufunc__ = None
 
     def __init__(self, X: Blocked) -> None:
-        self.X = X
+        self.X, self.roundings = X, np.full(X.shape[1], float(tree_roundings(X.shape[0], X.block)))
 
     def __matmul__(self, r: Any) -> Array:
         if np.shape(r)[:1] != self.X.shape[:1]:
             raise ValueError(f"X has {self.X.shape[0]} rows, its factor has shape {np.shape(r)}")
         pulled: Array = self.X.run(Pull(), r=r)
         return pulled
+
+    __call__ = __matmul__
 
 
 class _Part:

@@ -16,7 +16,7 @@ from suffice.rows.blocks import Blocked
 from suffice.rows.given import _in_blocks
 from suffice.rows.gram import arrays_of, gram
 from suffice.rows.margins import Known
-from suffice.rows.memory import Adjoint, InMemory, adjoint
+from suffice.rows.memory import InMemory
 from suffice.rows.norms import DENSE_GRAM_SIZE, Surveyed, _gram_bound, _largest, blocks_norm_bound, squared_norm_bound
 from suffice.rows.rounding import TINY, gamma
 from suffice.rows.sums import Chosen
@@ -153,9 +153,9 @@ class Design:
         return Known()
 
     @cached_property
-    def pull(self) -> Adjoint:
+    def pull(self) -> Any:
         """r -> X^T r where X lives, for a vector or a matrix r."""
-        return self.rows.adjoint if isinstance(self.rows, InMemory) else adjoint(self.X)
+        return self.rows.adjoint
 
     def adjoint(self, r: Any) -> Array:
         """X^T r as a NumPy array, from an r that lives with X or is NumPy's."""

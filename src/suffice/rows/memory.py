@@ -24,11 +24,11 @@ import scipy.sparse as sp
 
 from suffice.arrays import Array, frozen, host, like, lives_elsewhere
 from suffice.lazy import cached_property
-from suffice.rows.blocks import Blocked, Transposed
+from suffice.rows.blocks import Blocked
 from suffice.rows.gram import dense_rows, neighbours
 from suffice.rows.margins import Known
 from suffice.rows.rounding import block_length, dense_product
-from suffice.rows.sums import Block, Job, tree_roundings
+from suffice.rows.sums import Block, Job
 
 KEPT = 4  # images: of a step's ends, and of its middle
 DEVICE_BLOCK, DEVICE_BLOCKS = 4096, 16  # rows of a block, and blocks at most, of a matrix on a device
@@ -54,9 +54,8 @@ class InMemory(Blocked):
         return {**vars(self), "_products": [], "_images": []}
 
     @cached_property
-    def adjoint(self) -> Adjoint:
-        """r -> X^T r where X lives; what it needs to know of X is found once."""
-        return adjoint(self.X)
+    def adjoint(self) -> Any:
+        return SparseAdjoint(self.X) if sp.issparse(self.X) else DenseAdjoint(self.X)
 
     def margins(self, w: Array, offset: Any = None) -> Any:
         square = float(np.vdot(w, w))  # nearly all that differ differ here
@@ -100,24 +99,7 @@ class InMemory(Blocked):
         return host(rows)
 
 
-class Adjoint:
-    """r -> X^T r, for a vector or a matrix r that lives with X; `roundings` that a term of each column passes at
-    most."""
-
-    roundings: Array
-
-    def __call__(self, r: Any) -> Any:
-        raise NotImplementedError
-
-
-def adjoint(X: Any) -> Adjoint:
-    """The product with X^T for X of any layout."""
-    if isinstance(X, Blocked):
-        return BlocksAdjoint(X)
-    return SparseAdjoint(X) if sp.issparse(X) else DenseAdjoint(X)
-
-
-class DenseAdjoint(Adjoint):
+class DenseAdjoint:
     """A NumPy array in any order, or one of torch, CuPy or JAX: a few large blocks, since every one is a launch."""
 
     def __init__(self, X: Any) -> None:
@@ -136,19 +118,7 @@ class DenseAdjoint(Adjoint):
         return result
 
 
-class BlocksAdjoint(Adjoint):
-    """Blocks of rows that are read one at a time, each of them a dense product in blocks of its own."""
-
-    def __init__(self, X: Blocked) -> None:
-        self.X, (N, d) = X, X.shape
-        self.roundings = np.full(d, float(tree_roundings(N, X.block)))
-
-    def __call__(self, r: Any) -> Array:
-        pulled: Array = Transposed(self.X) @ r
-        return pulled
-
-
-class SparseAdjoint(Adjoint):
+class SparseAdjoint:
     """Compressed rows, cut into blocks of rows that share X's arrays, each transposed once for all."""
 
     def __init__(self, X: Any) -> None:
