@@ -227,10 +227,6 @@ class CoxModel(MarginModel):
         _ = sets.parts  # raises where there is nothing to learn
         return cls(design, sets, l2, offset)
 
-    @property
-    def curvature(self) -> float:
-        return 1.0
-
     @cached_property
     def total(self) -> float:
         """S."""

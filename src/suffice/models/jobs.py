@@ -20,7 +20,7 @@ import numpy as np
 from suffice.arrays import EPS, Array, length, namespace
 from suffice.models.margin_losses import LARGEST, MarginLoss, slope_and_bend, slope_size
 from suffice.rows.rounding import dot
-from suffice.rows.sums import Block, Job, Length, Most
+from suffice.rows.sums import Block, Job, Length, Most, beside
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,6 @@ class Slack:
         return error
 
 
-def beside(a: Any, m: Any) -> Any:
-    """Numbers of rows, to go with their margins."""
-    return a if m.ndim == 1 else a[:, None]
-
-
 @dataclass(frozen=True)
 class At(Job):
     """A point: its loss, the gradient of this, X^T (a psi'), and lengths that bound the rounding of the gradient where
@@ -58,13 +53,9 @@ class At(Job):
 
     loss: Any
     shift: Any = 0.0  # an intercept, or one for each output
-    pull: bool = True
+    reads: bool = True
     off: Slack | None = None
     value: bool = True
-
-    @property
-    def reads(self) -> bool:
-        return self.pull
 
     def __call__(self, block: Block) -> Any:
         a, y = block["a"], block["y"]
@@ -73,10 +64,10 @@ class At(Job):
             m = m + self.shift
         gradient, slopes = np.zeros(0), block.given.get("slopes")
         with np.errstate(over="ignore", invalid="ignore"):
-            if slopes is None and (self.pull or self.off is not None):
+            if slopes is None and (self.reads or self.off is not None):
                 slopes = self.loss.derivative(m, y)
             value = float(namespace(m).sum(a @ self.loss.value(m, y))) if self.value else 0.0
-            if self.pull:
+            if self.reads:
                 gradient = block.pull(beside(a, m) * slopes)
             if self.off is None:
                 return value, gradient

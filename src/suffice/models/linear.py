@@ -66,16 +66,22 @@ def exposures(exposure: Any, rows: int) -> Array:
     return offsets(np.log(given), rows, "exposure")
 
 
+def by_columns(V: Array, outputs: int) -> Array:
+    """Weights of K outputs, of which every column of V holds one output's after the other's, as factors of X: d x (K
+    k)."""
+    return V.reshape(outputs, -1, V.shape[1]).transpose(1, 0, 2).reshape(-1, outputs * V.shape[1])
+
+
+def by_outputs(G: Array) -> Array:
+    """A matrix d x K, output by output; a vector as it is."""
+    return np.ascontiguousarray(G.T).ravel()
+
+
 class MarginModel(Imaged):
     """What all of them share: final classes are dataclasses that hold X and the a_i as `design`, and `l2`."""
 
     design: Design
     l2: float
-
-    @property
-    def curvature(self) -> float:
-        """An upper bound of second derivatives in the margins of a row, infinite where there is none."""
-        raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, MarginModel) or type(other) is not type(self):
@@ -91,19 +97,6 @@ class MarginModel(Imaged):
     @property
     def rounding_is_known(self) -> bool:
         return True
-
-    @property
-    def rows(self) -> Blocked:
-        """Where sums are made."""
-        return self.design.rows
-
-    @property
-    def L(self) -> float:  # noqa: N802 (the symbol)
-        """A proven Lipschitz constant of the gradient, infinite where there is none."""
-        return math.inf if math.isinf(self.curvature) else self.curvature * self.design.squared_norm + self.l2
-
-    def image(self, x: Array) -> Any:
-        return self.rows.margins(x)
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -140,15 +133,17 @@ class RowModel(MarginModel):
         return self.design.weights, self.y, self.loss
 
     @property
-    def curvature(self) -> float:
-        curvature: float = self.loss.curvature
-        return curvature
+    def rows(self) -> Blocked:
+        """Where sums are made."""
+        return self.design.rows
 
     @property
     def L(self) -> float:  # noqa: N802 (the symbol)
+        """A proven Lipschitz constant of the gradient, infinite where there is none."""
         if isinstance(self.loss, Squared):
             _ = self.design.gram  # Newton's method will want it: its norm is had from what is kept
-        return super().L
+        curvature = float(self.loss.curvature)
+        return math.inf if math.isinf(curvature) else curvature * self.design.squared_norm + self.l2
 
     @cached_property
     def given(self) -> dict[str, Any]:
@@ -179,8 +174,7 @@ class RowModel(MarginModel):
         if off is not None:
             given["norms"] = self.design.row_norms_there
         loss, gradient, *bounds = self.rows.run(At(self.loss, self.b(image), pull, off, value), [image], **given)
-        gradient = gradient if self.outputs == 1 else np.ascontiguousarray(gradient.T).ravel()
-        return Point(float(loss), gradient, tuple(map(float, bounds)))
+        return Point(float(loss), by_outputs(gradient), tuple(map(float, bounds)))
 
     def point(self, x: Array, image: Any) -> Point:
         """All that is known of x, from one pass where its margins are a product."""
@@ -232,7 +226,7 @@ class RowModel(MarginModel):
 
     def majoriser(self, z: Array, z_image: Any, x: Array, x_image: Any) -> float:
         total = self.rows.run(self.along(z_image), [z_image, x_image], **self.given)
-        return min(majoriser_of(self.design, self.curvature, z, x, float(total)) + self.l2, self.L)
+        return min(majoriser_of(self.design, self.loss.curvature, z, x, float(total)) + self.l2, self.L)
 
 
 @dataclass(frozen=True, eq=False)

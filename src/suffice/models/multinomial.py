@@ -44,7 +44,7 @@ import numpy as np
 from suffice.arrays import EPS, Array, norm
 from suffice.lazy import cached_property
 from suffice.models.jobs import Sizes, Slack
-from suffice.models.linear import Point, RowModel
+from suffice.models.linear import Point, RowModel, by_columns, by_outputs
 from suffice.models.softmax_jobs import (
     SOFTMAX,
     Indices,
@@ -186,15 +186,11 @@ class Multinomial(RowModel):
         """How the intercepts move with weights that move by the columns of V, k of them: K x k."""
         if not self.intercept:
             return np.zeros((self.classes, V.shape[1]))
-        return self._drawn(image, self.rows.directions(self._by_columns(V)), V.shape[1])
-
-    def _by_columns(self, V: Array) -> Array:
-        """Columns of weights, K d x k, as d x (K k)."""
-        return V.reshape(self.classes, -1, V.shape[1]).transpose(1, 0, 2).reshape(-1, self.classes * V.shape[1])
+        return self._drawn(image, self.rows.directions(by_columns(V, self.classes)), V.shape[1])
 
     def _drawn(self, image: Any, M: Any, k: int) -> Array:
         """How the intercepts move with margins that move by M, N x (K k)."""
-        job = SoftmaxBend(np.zeros((self.classes, k)), self.b(image), pull=False)
+        job = SoftmaxBend(np.zeros((self.classes, k)), self.b(image), reads=False)
         return -solve_across(self._found(image).H, self.rows.run(job, [image, M], **self.given, **self.given_at(image)))
 
     def intercept_adjoint(self, image: Any, u: Array) -> Array:
@@ -203,7 +199,7 @@ class Multinomial(RowModel):
             return np.zeros(self.classes * self.design.shape[1])
         found = self._found(image)
         job = SoftmaxBend(solve_across(found.H, u - u.mean())[:, None], found.b)
-        return -np.ascontiguousarray(self.rows.run(job, [image], **self.given, **self.given_at(image)).T).ravel()
+        return -by_outputs(self.rows.run(job, [image], **self.given, **self.given_at(image)))
 
     # What a point is asked for
 
@@ -259,7 +255,7 @@ class Multinomial(RowModel):
 
         def product(V: Array) -> Array:
             k = V.shape[1]
-            M = self.rows.directions(self._by_columns(V))
+            M = self.rows.directions(by_columns(V, K))
             moved = self._drawn(image, M, k) if self.intercept else np.zeros((K, k))
             pulled = self.rows.run(SoftmaxBend(moved, b), [image, M], **given).reshape(-1, K, k).transpose(1, 0, 2)
             bent: Array = np.ascontiguousarray(pulled).reshape(V.shape) + self.l2 * V

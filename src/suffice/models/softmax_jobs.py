@@ -56,11 +56,18 @@ def _probabilities(block: Block, b: float | Array) -> Array:
     return softmax_rows(block.margins[0], None, b)[0] if known is None else known
 
 
-def _gap(p: Array, labels: Indices) -> Array:
+def gap(p: Array, y: Any) -> Array:
     """p - onehot."""
     gap = p.copy()
-    gap[np.arange(len(p)), labels] -= 1.0
+    gap[np.arange(len(p)), y.astype(np.intp, copy=False)] -= 1.0
     return gap
+
+
+def turned(p: Array, M: Array) -> Array:
+    """H_i M_i of every row, for vectors M_i or matrices with a column for every direction."""
+    p = p if M.ndim == 2 else p[:, :, None]
+    result: Array = p * (M - np.sum(p * M, axis=1, keepdims=True))
+    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +128,7 @@ class SoftmaxLoss:
         return softmax_rows(m, y.astype(np.intp))[1]
 
     def derivative(self, m: Array, y: Array) -> Array:
-        return _gap(softmax_rows(m)[0], y.astype(np.intp))
+        return gap(softmax_rows(m)[0], y)
 
     def lengths(self, block: Block, b: Any, gap: Array) -> tuple[Length, ...]:
         """Those that bound the rounding of X^T (a (p - onehot)): of  a^(1/2) c^(1/2) ||x_i||,  a^(1/2) ||x_i||,
@@ -167,9 +174,9 @@ class SoftmaxBalance(Job):
             if not counts.all():
                 m, a, labels = m[counts], a[counts], labels[counts]
         p, losses = softmax_rows(m, labels, self.b)
-        gap = _gap(p, labels)
-        found = float(a @ losses), *SoftmaxSums.of(m, self.b, a, p, gap).summed()
-        return ((p, gap), found) if self.keeps else found
+        slopes = gap(p, labels)
+        found = float(a @ losses), *SoftmaxSums.of(m, self.b, a, p, slopes).summed()
+        return ((p, slopes), found) if self.keeps else found
 
 
 @dataclass(frozen=True)
@@ -221,22 +228,18 @@ class SoftmaxHessian(Job):
 @dataclass(frozen=True)
 class SoftmaxBend(Job):
     """X^T (a H_i (M_i + moved)), d x (K k), for margins M of directions, N x (K k), and intercepts that move by
-    `moved`, K x k; without `pull` the sum of a H_i (M_i + moved) over rows. M are the second margins, or 0 if there are
-    none; a is given."""
+    `moved`, K x k; unless it `reads` X the sum of a H_i (M_i + moved) over rows. M are the second margins, or 0 if
+    there are none; a is given."""
 
     moved: Array
     b: float | Array = 0.0
-    pull: bool = True
-
-    @property
-    def reads(self) -> bool:
-        return self.pull
+    reads: bool = True
 
     def __call__(self, block: Block) -> Array:
-        p = _probabilities(block, self.b)[:, :, None]
+        p = _probabilities(block, self.b)
         M = self.moved[None] if len(block.margins) < 2 else block.margins[1].reshape(-1, *self.moved.shape) + self.moved
-        M = block["a"][:, None, None] * p * (M - np.sum(p * M, axis=1, keepdims=True))
-        if not self.pull:
+        M = block["a"][:, None, None] * turned(p, M)
+        if not self.reads:
             summed: Array = M.sum(axis=0)
             return summed
         return block.pull(M.reshape(len(M), -1))

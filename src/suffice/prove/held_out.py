@@ -41,6 +41,7 @@ import numpy as np
 
 from suffice.arrays import EPS, Array, host, norm
 from suffice.lazy import cached_property
+from suffice.models.linear import by_columns, by_outputs
 from suffice.prove.factor import ProvenFactor
 from suffice.prove.loss_at import Linear, LossAt, Steep, root_error
 from suffice.prove.scores import Phi, lengths
@@ -49,7 +50,7 @@ from suffice.prove.verified_rows import entry_gammas
 from suffice.rows.design import Design
 from suffice.rows.memory import absolute_product
 from suffice.rows.rounding import gamma, norm_rounding
-from suffice.rows.sums import Block, Job, Length, Most
+from suffice.rows.sums import Block, Job, Length, Most, beside
 
 
 def ranges(
@@ -116,23 +117,23 @@ class HeldRows:
         self.blur = self.masked(job.slack * self.norms + self.own_blur)  # how far margins may be off, in all
         self.slopes = score.derivative(self.m, self.y)
         self.sizes = score.sizes(self.slopes, self.m)
-        self.pulls = _like(self.v, self.slopes) * self.slopes
+        self.pulls = beside(self.v, self.slopes) * self.slopes
         self.steep = lengths(self.pulls / score.units)
 
     def masked(self, values: Array) -> Array:
         """0 for rows that do not count."""
-        return values if self.counts is None else np.where(_like(self.counts, values), values, 0.0)
+        return values if self.counts is None else np.where(beside(self.counts, values), values, 0.0)
 
     @cached_property
     def residuals(self) -> Array:
         residuals = self.score.residuals(self.m, self.y)
-        residuals *= _like(np.sqrt(self.v), residuals)
+        residuals *= beside(np.sqrt(self.v), residuals)
         return residuals
 
     def sums(self) -> Any:
         """The loss, block by block; X^T v phi', v phi' and what these are rounded relative to, output by output; what
         margins that are off move the loss by; and the largest margin, and what it is off by without its products."""
-        roots = (_like(np.sqrt(self.v), self.sizes) * self.sizes).T.reshape(-1, len(self.v))
+        roots = (beside(np.sqrt(self.v), self.sizes) * self.sizes).T.reshape(-1, len(self.v))
         return (
             [float(np.vdot(self.residuals, self.residuals))],
             self.block.pull(self.pulls),
@@ -158,7 +159,7 @@ class HeldRows:
         along, rounded = (self.masked(one.reshape(shape)) for one in score.moves(moved, rounding))
         h = self.masked(lengths(np.abs(along) + rounded + doubt * norms.reshape(shape)) + even + self.blur)
         low, high, second = ranges(score, self.m, self.y, v, h, self.steep, math.inf)
-        sizes = _like(v, self.sizes) * self.sizes
+        sizes = beside(v, self.sizes) * self.sizes
         return (
             float(np.vdot(self.pulls, along)),
             float(np.vdot(sizes, np.abs(along))),
@@ -177,22 +178,12 @@ class HeldRows:
 
     def pushed(self, V: Array, b: Array) -> list[Array]:
         """sum_i v_i phi'_i . (dm_i), for weights that move by the columns of V, and b by those of `b`."""
-        return [_flat(self.block.pull(self.pulls)) @ V + np.dot(self.pulls.sum(axis=0), b)]
+        return [by_outputs(self.block.pull(self.pulls)) @ V + np.dot(self.pulls.sum(axis=0), b)]
 
     def pulled(self, u: Array, length: int) -> tuple[Array, Any]:
         """u_b sum_i v_i phi'_i x_i, of which there is one u for every block of so many rows; and without x_i."""
         pulls = u[self.block.start // length] * self.pulls
         return self.block.pull(pulls), pulls.sum(axis=0)
-
-
-def _like(v: Any, A: Array) -> Any:
-    """v as a factor of rows."""
-    return v if A.ndim == 1 else v[:, None]
-
-
-def _flat(G: Array) -> Array:
-    """A matrix d x K, output by output."""
-    return np.ascontiguousarray(G.T).ravel()
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,7 +269,7 @@ class _At:
         self.rounding = norm_rounding(self.residuals, held.share * self.unit**2, self.rows * K)  # of r itself
         if self.here is None:
             self.rounding += gamma(self.rows + K + 16) * norm(self.residuals)
-        self.adjoint = _flat(adjoint).reshape(K, -1)  # X^T v phi'
+        self.adjoint = by_outputs(adjoint).reshape(K, -1)  # X^T v phi'
         self.weighted = root * up * np.array(lengths, dtype=np.float64)  # what it is rounded relative to
         self.total, self.absolute = total.reshape(K), absolute.reshape(K) * up  # sum v phi', and its size
         self.spectral = root * math.sqrt(design.squared_norm) * self.unit  # ||diag(v)^(1/2) X||
@@ -372,26 +363,21 @@ class _At:
 
             def adjoint(u: Array) -> Array:
                 pulled, total = self.ask("pulled", inverse * u, design.rows.block)
-                return np.asarray(_flat(pulled) + self._led(total))
+                return np.asarray(by_outputs(pulled) + self._led(total))
 
             return Linear(forward, adjoint)
         m, y, root = here.m, here.y, np.sqrt(share * here.v)
 
         def forward_by_rows(V: Array) -> Array:
             k = V.shape[1]
-            moved = host(design.margins(_by_columns(V, K)))
+            moved = host(design.margins(by_columns(V, K)))
             moved = (moved if K == 1 else moved.reshape(-1, K, k)) + self._follow(V)
             moves = score.forward(m, y, moved)
             return (root.reshape(-1, *[1] * (moves.ndim - 1)) * moves).reshape(-1, k)
 
         def adjoint_by_rows(u: Array) -> Array:
             u = u if K == 1 else u.reshape(len(m), -1)
-            pulls = score.adjoint(m, y, _like(root, u) * u)
-            return np.asarray(_flat(design.adjoint(pulls)) + self._led(pulls.sum(axis=0)))
+            pulls = score.adjoint(m, y, beside(root, u) * u)
+            return np.asarray(by_outputs(design.adjoint(pulls)) + self._led(pulls.sum(axis=0)))
 
         return Linear(forward_by_rows, adjoint_by_rows)
-
-
-def _by_columns(V: Array, K: int) -> Array:
-    """Weights of K outputs, of which every column of V holds one after the other, as factors of X."""
-    return V if K == 1 else V.reshape(K, -1, V.shape[1]).transpose(1, 0, 2).reshape(-1, K * V.shape[1])

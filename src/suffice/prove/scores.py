@@ -18,6 +18,7 @@ from scipy.special import expit, log_softmax, softmax
 
 from suffice.arrays import EPS, Array
 from suffice.models.margin_losses import LARGEST, slope_size
+from suffice.models.softmax_jobs import gap, turned
 from suffice.rows.rounding import TINY, gamma
 
 # max over m of |d^2/dm^2 q^2| = |2 q^2 (1 - q)(2 - 3 q)| with q = 1 - sigm(m), at q = (15 - sqrt(33)) / 24, rounded up
@@ -39,11 +40,11 @@ class Phi:
         raise NotImplementedError
 
     def derivative(self, m: Array, y: Array) -> Array:
-        """d phi / d m."""
-        raise NotImplementedError
+        """d phi / d m, or `residual_slopes` are known."""
+        return np.asarray(2.0 * self.residuals(m, y) * self.residual_slopes(m, y))
 
     def residual_slopes(self, m: Array, y: Array) -> Array:
-        """d residuals / d m, for one output."""
+        """d residuals / d m, of each with respect to its own margin, or of the only one with respect to all."""
         return 0.5 * self.derivative(m, y) / np.maximum(self.residuals(m, y), TINY)
 
     def forward(self, m: Array, y: Array, M: Array) -> Array:
@@ -130,9 +131,6 @@ class SquaredScore(Phi):
     def residual_slopes(self, m: Array, y: Array) -> Array:
         return np.ones_like(m)
 
-    def derivative(self, m: Array, y: Array) -> Array:
-        return 2.0 * (m - y)
-
     def best(self, y: Array) -> Array | None:
         return y
 
@@ -149,9 +147,6 @@ class HingeScore(Phi):
 
     def residual_slopes(self, m: Array, y: Array) -> Array:
         return np.where(y * m < 1.0, -y, 0.0)
-
-    def derivative(self, m: Array, y: Array) -> Array:
-        return -2.0 * y * np.maximum(0.0, 1.0 - y * m)
 
 
 @dataclass(frozen=True)
@@ -232,14 +227,8 @@ class SquaredScores(_Several):
     def residuals(self, m: Array, y: Array) -> Array:
         return self.units * (m - y)
 
-    def derivative(self, m: Array, y: Array) -> Array:
-        return 2.0 * self.units**2 * (m - y)
-
-    def forward(self, m: Array, y: Array, M: Array) -> Array:
-        return self.units[:, None] * M
-
-    def adjoint(self, m: Array, y: Array, u: Array) -> Array:
-        return self.units * u
+    def residual_slopes(self, m: Array, y: Array) -> Array:
+        return self.units
 
 
 class _OfClasses(_Several):
@@ -265,10 +254,6 @@ class _OfClasses(_Several):
         return moved - moved.mean(axis=1, keepdims=True), rounded
 
 
-def _onehot(m: Array, y: Array) -> Array:
-    return np.eye(m.shape[1])[y.astype(np.intp)]
-
-
 @dataclass(frozen=True)
 class SoftmaxBrier(_OfClasses):
     """phi = ||p - onehot||^2."""
@@ -277,18 +262,16 @@ class SoftmaxBrier(_OfClasses):
     slope: float = 0.5
 
     def residuals(self, m: Array, y: Array) -> Array:
-        return np.asarray(softmax(m, axis=1) - _onehot(m, y))
+        return gap(softmax(m, axis=1), y)
 
     def derivative(self, m: Array, y: Array) -> Array:
         return 2.0 * self.adjoint(m, y, self.residuals(m, y))
 
     def forward(self, m: Array, y: Array, M: Array) -> Array:
-        p = softmax(m, axis=1)[:, :, None]
-        return np.asarray(p * (M - np.sum(p * M, axis=1, keepdims=True)))
+        return turned(softmax(m, axis=1), M)
 
     def adjoint(self, m: Array, y: Array, u: Array) -> Array:
-        p = softmax(m, axis=1)
-        return np.asarray(p * (u - np.sum(p * u, axis=1, keepdims=True)))
+        return turned(softmax(m, axis=1), u)
 
 
 @dataclass(frozen=True)
@@ -302,13 +285,10 @@ class SoftmaxLog(_OfClasses):
         return np.asarray(np.sqrt(np.maximum(-seen, 0.0)))
 
     def derivative(self, m: Array, y: Array) -> Array:
-        return np.asarray(softmax(m, axis=1) - _onehot(m, y))
+        return gap(softmax(m, axis=1), y)
 
     def forward(self, m: Array, y: Array, M: Array) -> Array:
-        return np.asarray(np.sum(self.adjoint(m, y, np.ones((len(m), 1)))[:, :, None] * M, axis=1, keepdims=True))
-
-    def adjoint(self, m: Array, y: Array, u: Array) -> Array:
-        return np.asarray(0.5 * self.derivative(m, y) / np.maximum(self.residuals(m, y), TINY) * u)
+        return np.asarray(np.sum(self.residual_slopes(m, y)[:, :, None] * M, axis=1, keepdims=True))
 
 
 SOFTMAX_SCORES: dict[str, SoftmaxBrier | SoftmaxLog] = {

@@ -47,7 +47,7 @@ import numpy as np
 from suffice.arrays import EPS, Array, host, like, norm
 from suffice.lazy import cached_property
 from suffice.models.margin_losses import LARGEST, Bending, Squared, slope_size
-from suffice.models.softmax_jobs import softmax_rows
+from suffice.models.softmax_jobs import gap, softmax_rows
 from suffice.protocols import conforms
 from suffice.prove.factor import Indices, ProvenFactor, Variables, apart
 from suffice.rows.design import OF_FACTORS, Design
@@ -143,11 +143,9 @@ class MarginRows(OneOutput):
 
 def weighted_gram(X: Any, variables: Variables, C: Array) -> tuple[Array, float]:
     """X^T C X on the variables of one output, and how many roundings a term of it passes, those of C among them."""
-    rows, S, intercept = np.flatnonzero(C), variables.columns[0], variables.intercept
-    if len(rows) == len(C):
-        H, terms = gram(X, S, np.sqrt(C), intercept=intercept)
-    else:
-        H, terms = gram(X, S, np.sqrt(C[rows]), rows, intercept=intercept)
+    rows = np.flatnonzero(C)
+    some, root = rows if len(rows) < len(C) else None, np.sqrt(C[rows])
+    H, terms = gram(X, variables.columns[0], root, some, intercept=variables.intercept)
     return H, terms + 12.0
 
 
@@ -173,9 +171,7 @@ class SoftmaxRows:
 
     @cached_property
     def slopes(self) -> Array:
-        slopes = self.p.copy()
-        slopes[np.arange(len(slopes)), self.y.astype(np.intp)] -= 1.0
-        return slopes
+        return gap(self.p, self.y)
 
     @property
     def sizes(self) -> Array:

@@ -27,7 +27,7 @@ import scipy.sparse as sp
 
 from suffice.arrays import Array, host, like, lives_elsewhere, namespace
 from suffice.rows.rounding import dot
-from suffice.rows.sums import Block, Job
+from suffice.rows.sums import Block, Job, beside
 
 Indices = npt.NDArray[np.intp]
 
@@ -288,12 +288,9 @@ class Normal(Job):
     def __call__(self, block: Block) -> Array:
         if self.absolute:
             X = np.abs(block.X) / self.unit
-            return Block(block.start, block.stop, lambda: X, {}).pull(_scaled(block["C"], X @ self.V))
-        return block.pull(_scaled(host(block["C"]), host(block.X @ like(self.V, block.X)) - self.shift))
-
-
-def _scaled(C: Array, image: Array) -> Array:
-    return C * image if image.ndim == 1 else C[:, None] * image
+            return Block(block.start, block.stop, lambda: X, {}).pull(beside(block["C"], self.V) * (X @ self.V))
+        image = host(block.X @ like(self.V, block.X)) - self.shift
+        return block.pull(beside(host(block["C"]), image) * image)
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,11 @@ class Job:
         raise NotImplementedError
 
 
+def beside(a: Any, m: Any) -> Any:
+    """Numbers of rows, to go with their margins."""
+    return a if m.ndim == 1 else a[:, None]
+
+
 class Most(float):
     """A number of which the largest counts."""
 
