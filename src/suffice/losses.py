@@ -152,7 +152,7 @@ class _Counted(_HeldOutLoss):
     score: Phi
 
     def __init__(self, X: Any, y: Any, targets: Callable[[Any], Array]) -> None:
-        design = _design(X)
+        design = Design.of(X)
         _counted(design)
         self.held_out = HeldOut(design, design.rows.targets(y, targets), self.score, counted=True)
 
@@ -198,7 +198,7 @@ class SquaredErrors(_HeldOutLoss):
     """
 
     def __init__(self, X: Any, Y: Any, *, sample_weight: Any = None, scales: Any = None, blur: float = 0.0) -> None:
-        design = _design(X, sample_weight)
+        design = Design.of(X, sample_weight)
         Y, count = design.matrix_of(Y)
         total = float(_counted(design)) if sample_weight is None else _summed(sample_weight)
         self.scales = np.ones(count) if scales is None else frozen(np.array(scales, dtype=np.float64))
@@ -219,7 +219,7 @@ class Deviance(_HeldOutLoss):
     def __init__(self, X: Any, y: Any, family: Any, *, sample_weight: Any = None, offset: Any = None) -> None:
         if not callable(getattr(family, "excess", None)):
             raise TypeError(f"family must have a deviance, such as suffice.terms.GAMMA, got {family!r}")
-        design = _design(X, sample_weight)
+        design = Design.of(X, sample_weight)
         total = float(design.shape[0]) if sample_weight is None else _summed(sample_weight)
         total = float(getattr(design.weights, "count", total))
         offset = None if offset is None else design.rows.rows_of(offsets(offset, design.shape[0]))
@@ -234,7 +234,7 @@ class _Multinomial(_HeldOutLoss):
     score: Phi
 
     def __init__(self, X: Any, y: Any, problem: Any) -> None:
-        design, train = _design(X), problem.model()
+        design, train = Design.of(X), problem.model()
         if design.rows.dear != train.design.rows.dear:
             raise TypeError("X and the problem's X must both be in blocks of rows, or neither")
         y = design.rows.targets(y, partial(_numbers, problem.classes))
@@ -314,10 +314,6 @@ class PartialLikelihood:
 
 def _summed(sample_weight: Any) -> float:
     return math.fsum(np.asarray(sample_weight, dtype=np.float64))
-
-
-def _design(X: Any, sample_weight: Any = None) -> Design:
-    return X if isinstance(X, Design) and sample_weight is None else Design.of(X, sample_weight)
 
 
 def _counted(design: Design) -> int:

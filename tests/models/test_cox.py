@@ -149,3 +149,13 @@ def test_what_it_cannot_take_is_named(given, message):
         ElasticNetGLM(strata=1).fit(X, y)
     with pytest.raises(ValueError, match="not 0"):
         problems.ElasticNetCox(X, 0.0 * y)
+
+
+def test_rows_may_be_shared_with_another_problem_unless_they_have_weights():
+    X, y, *_ = data()
+    design = Design.of(X)
+    assert problems.ElasticNetCox(design, y).design is design
+    weighted = Design.of(X, np.arange(1.0, len(X) + 1.0))
+    for made in (problems.ElasticNetCox, losses.PartialLikelihood):
+        with pytest.raises(ValueError, match="a design without sample weights"):
+            made(weighted, y)

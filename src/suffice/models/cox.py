@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.arrays import EPS, Array, norm
+from suffice.arrays import EPS, Array, host, norm
 from suffice.lazy import cached_property
 from suffice.models.linear import CARRIED, MarginModel, offsets
 from suffice.rows.design import Design
@@ -208,10 +208,14 @@ class CoxModel(MarginModel):
         offset: Any = None,
         l2: float = 0.0,
     ) -> CoxModel:
-        """Of what a user gives, checked. `design` has equal weights."""
+        """Of what a user gives, checked."""
         if design.rows.dear:
             where = "in blocks of rows" if design.rows.here else "on a cluster"
             raise TypeError(f"X is {where}: Cox's model, whose rows depend on each other, needs it in main memory")
+        if np.ptp(host(design.weights)) != 0.0:
+            raise ValueError(
+                "X must be a matrix or a design without sample weights: Cox's model is given them by itself"
+            )
         rows, y = design.shape[0], signed_times(y)
         if ties not in ("breslow", "efron"):
             raise ValueError(f"ties must be 'breslow' or 'efron', got {ties!r}")

@@ -145,7 +145,7 @@ class ElasticNetModel(ElasticNetProblem):
     """
 
     def __init__(self, X: Any, y: Any, loss: MarginLoss, *, sample_weight: Any = None, offset: Any = None) -> None:
-        self.design = design_of(X, sample_weight)
+        self.design = Design.of(X, sample_weight)
         self.loss = loss
         self.offset = None if offset is None else self.design.rows.rows_of(offsets(offset, self.design.shape[0]))
         function = self._targets if isinstance(loss, Labelled) else getattr(loss, "targets", Real().targets)
@@ -198,18 +198,16 @@ class ElasticNetHuber(ElasticNetModel):
         super().__init__(X, y, Huber(delta), sample_weight=sample_weight, offset=offset)
 
 
-class _LogLink(ElasticNetModel):
+class _LogLink(_Named):
     """A model whose margin is the logarithm of the mean; an `exposure` multiplies the mean of every row, and its
     logarithm adds to `offset`."""
-
-    of: MarginLoss
 
     def __init__(self, X: Any, y: Any, *, sample_weight: Any = None, offset: Any = None, exposure: Any = None) -> None:
         rows = np.shape(y)[0] if np.ndim(y) else 0
         if exposure is not None:
             of_exposure = exposures(exposure, rows)
             offset = of_exposure if offset is None else of_exposure + offsets(offset, rows)
-        super().__init__(X, y, self.of, sample_weight=sample_weight, offset=offset)
+        super().__init__(X, y, sample_weight=sample_weight, offset=offset)
 
 
 class ElasticNetPoisson(_LogLink):
@@ -287,11 +285,6 @@ class ElasticNetCox(ElasticNetProblem):
     def at(self, *, l1: Any, l2: Any) -> Composite:
         """The problem at fixed penalties l1 >= 0 and l2 > 0."""
         return super().at(l1=l1, l2=l2 if isinstance(l2, np.ndarray) else positive(l2, "l2"))
-
-
-def design_of(X: Any, sample_weight: Any) -> Design:
-    """The rows, or those of another problem whose `design` was given."""
-    return X if isinstance(X, Design) and sample_weight is None else Design.of(X, sample_weight)
 
 
 def least_zeroing_l1(model: ImagedSmooth, size: int, grouped: int = 1) -> float:

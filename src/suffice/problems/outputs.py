@@ -14,7 +14,8 @@ from suffice.models.multinomial import Multinomial
 from suffice.models.targets import Targets, rows
 from suffice.penalties.groups import SparseGroup
 from suffice.penalties.prox import L1
-from suffice.problems.linear import GroupedPenalties, LinearProblem, design_of, least_zeroing_l1
+from suffice.problems.linear import GroupedPenalties, LinearProblem, least_zeroing_l1
+from suffice.rows.design import Design
 from suffice.solvers.problem import Composite
 
 
@@ -31,7 +32,7 @@ class ElasticNetMultinomial(GroupedPenalties):
     kind = "classes"
 
     def __init__(self, X: Any, y: Any, *, intercept: bool = False, sample_weight: Any = None) -> None:
-        self.design, self.intercept = design_of(X, sample_weight).with_weights_here(), intercept
+        self.design, self.intercept = Design.of(X, sample_weight).with_weights_here(), intercept
         self.y = self.design.rows.targets(y, self._numbers)  # numbers of classes
         self.outputs, self.groups = len(self.classes), tuple(map(str, self.classes.tolist()))
         self.group = np.repeat(np.arange(self.outputs), self.design.shape[1])
@@ -67,7 +68,7 @@ class MultiTaskElasticNet(LinearProblem):
     """
 
     def __init__(self, X: Any, Y: Any, *, by_rows: bool = True, sample_weight: Any = None) -> None:
-        self.design, self.by_rows = design_of(X, sample_weight).with_weights_here(), by_rows
+        self.design, self.by_rows = Design.of(X, sample_weight).with_weights_here(), by_rows
         self.Y, self.outputs = self.design.matrix_of(Y)
 
     def _model(self, l2: float) -> Targets:

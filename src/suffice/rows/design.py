@@ -41,7 +41,10 @@ class Design:
 
     @classmethod
     def of(cls, X: Any, sample_weight: Any = None) -> Design:
-        """Checked and converted; X is not copied when it already is float64, C- or F-ordered, or CSR."""
+        """Checked and converted; X is not copied when it already is float64, C- or F-ordered, or CSR. A design, such as
+        that of another problem, is shared."""
+        if isinstance(X, Design) and sample_weight is None:
+            return X
         X = _in_blocks(X)
         if isinstance(X, Blocked):
             finite = True  # it is looked at with all else that takes a pass over X
