@@ -104,37 +104,25 @@ class Solved:
     iterated: bool
 
 
-@dataclass(frozen=True, eq=False)
-class Direct:
+System = Callable[[Array, "Array | None", float], Solved]  # of a right-hand side, a start and an accuracy
+
+
+def direct(inverse: Solve) -> System:
     """H with a factor."""
-
-    inverse: Solve
-
-    def solve(self, B: Array, start: Array | None, accuracy: float) -> Solved:
-        return Solved(self.inverse(B) if B.size else B, 1.0, False)
+    return lambda B, start, accuracy: Solved(inverse(B) if B.size else B, 1.0, False)
 
 
-@dataclass(frozen=True, eq=False)
-class Iterative:
-    """H by products with matrices of several columns, and what is roughly its inverse."""
+def iterative(product: Solve, precondition: Solve) -> System:
+    """H by products with matrices of several columns, and what is roughly its inverse. ArithmeticError where an H that
+    is not what it should be leaves much of a right-hand side."""
 
-    product: Solve
-    precondition: Solve
-
-    def solve(self, B: Array, start: Array | None, accuracy: float) -> Solved:
-        """ArithmeticError where an H that is not what it should be leaves much of B."""
-        X, made, left = conjugate_gradients(self.product, self.precondition, B, start, accuracy, MOST_PRODUCTS)
+    def solve(B: Array, start: Array | None, accuracy: float) -> Solved:
+        X, made, left = conjugate_gradients(product, precondition, B, start, accuracy, MOST_PRODUCTS)
         if not left <= UNSOLVED:
             raise ArithmeticError(f"conjugate gradients have left {left:.2g} of the right-hand side")
         return Solved(X, float(made), True)
 
-
-def _columnwise(product: Solve) -> Solve:
-    """For matrices, what is known for vectors."""
-    return lambda V: np.column_stack([np.asarray(product(v), dtype=np.float64) for v in V.T])
-
-
-System = Direct | Iterative
+    return solve
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +143,7 @@ class Sensitivity:
 
     def solve(self, B: Array, accuracy: float, start: Array | None = None) -> Solved:
         """H^-1 B on the support, and 0 elsewhere."""
-        solved = self.system.solve(B[self.support], None if start is None else start[self.support], accuracy)
+        solved = self.system(B[self.support], None if start is None else start[self.support], accuracy)
         value = np.zeros_like(B)
         value[self.support] = solved.value
         return replace(solved, value=value)
@@ -193,24 +181,24 @@ def _support(problem: Canonical, x: Array) -> Indices | None:
 
 def _system(problem: Canonical, x: Array, S: Indices) -> System | None:
     if len(S) == 0:
-        return Direct(np.zeros_like)
+        return direct(np.zeros_like)
     term, hessians, ridge = problem.term, hessians_of(problem), on_these(problem.ridge, S)
     if hessians is not None:
         H = hessians.exact(x, S)
-        return Iterative(H.product, H.preconditioner()) if isinstance(H, ByProducts) else Direct(H.solver())
+        return iterative(H.product, H.preconditioner()) if isinstance(H, ByProducts) else direct(H.solver())
     if isinstance(term, Variation):
         if len(S) == len(x) and has_factor(term) and not np.any(ridge):
-            return Direct(hessian_solver(term, x))
+            return direct(hessian_solver(term, x))
         return _on(S, len(x), term.hessian_at(x), ridge, term.hessian_diagonal(x)[S])
     own = term.term if isinstance(term, Plain) else term
     if isinstance(own, BentAtOnce):
         return _on(S, len(x), own.hessian_at(x), ridge, 1.0)
     if isinstance(own, Bent):
-        return _on(S, len(x), _columnwise(partial(own.hessian_product, x)), ridge, 1.0)
+        return _on(S, len(x), lambda V: np.column_stack([own.hessian_product(x, v) for v in V.T]), ridge, 1.0)
     return None
 
 
-def _on(S: Indices, size: int, product: Solve, ridge: float | Array, diagonal: Array | float) -> Iterative:
+def _on(S: Indices, size: int, product: Solve, ridge: float | Array, diagonal: Array | float) -> System:
     """A term's H, with a ridge, on some of its variables."""
 
     def on_support(V: Array) -> Array:
@@ -218,4 +206,4 @@ def _on(S: Indices, size: int, product: Solve, ridge: float | Array, diagonal: A
         whole[S] = V
         return product(whole)[S] + scaled(ridge, V)
 
-    return Iterative(on_support, partial(scaled, 1.0 / (diagonal + ridge)))
+    return iterative(on_support, partial(scaled, 1.0 / (diagonal + ridge)))
