@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.fft import next_fast_len
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from suffice.arrays import EPS, positive
@@ -50,12 +51,7 @@ class Fourier:
 
 
 def _difficulty(n: int) -> float:
-    for prime in (2, 3, 5, 7, 11):
-        while n % prime == 0 and n > 1:
-            n //= prime
-            if n == 1:
-                return 1.0 if prime == 2 else 2.0
-    return 8.0 if n > 1 else 1.0
+    return 1.0 if n & (n - 1) == 0 else 2.0 if next_fast_len(n) == n else 8.0
 
 
 class General:
