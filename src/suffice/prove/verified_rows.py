@@ -80,6 +80,10 @@ class OneOutput:
         """No less than delta . H_i delta of every row, |delta| <= off."""
         return np.asarray((self.second * off * off)[:, 0])
 
+    def gram(self, X: Any, variables: Variables, a: Array) -> tuple[Array, float]:
+        """The upper triangle of sum_i a_i B_i^T H_i B_i, and how many roundings a term of it passes."""
+        return weighted_gram(X, variables, a * self.second[:, 0])
+
 
 @dataclass(frozen=True, eq=False)
 class Pieces(OneOutput):
@@ -135,10 +139,6 @@ class MarginRows(OneOutput):
             return False
         cut = math.isinf(self.loss.curvature)  # rates may be
         return not cut or bool(np.all(self.loss.curvature_between(self.m - off, self.m + off, self.y) < LARGEST))
-
-    def gram(self, X: Any, variables: Variables, a: Array) -> tuple[Array, float]:
-        """The upper triangle of sum_i a_i B_i^T H_i B_i, and how many roundings a term of it passes."""
-        return weighted_gram(X, variables, a * self.second[:, 0])
 
 
 def weighted_gram(X: Any, variables: Variables, C: Array) -> tuple[Array, float]:
@@ -345,7 +345,7 @@ def _length(columns: Indices) -> int:
 
 def light_hessian(block: Block, rows: Any, variables: Variables) -> Any:
     """H of rows that do not reach a kink, and how many roundings a term passes."""
-    H, terms = weighted_gram(block.X, variables, host(block["a"]) * rows.second[:, 0])
+    H, terms = rows.gram(block.X, variables, host(block["a"]))
     return H, Most(terms)
 
 

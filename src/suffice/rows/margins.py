@@ -34,15 +34,12 @@ class Known(dict[Any, Any]):
         """Whether this was found out, by a model that has these parts."""
         return (what, *map(id, owners)) in self
 
-    def keep(self, what: str, owners: Sequence[Any], found: Any) -> Any:
-        """Remember it."""
-        self[what, *map(id, owners)] = tuple(owners), found
-        return found
-
     def once(self, what: str, owners: Sequence[Any], find: Callable[[], Any]) -> Any:
         """What is known, found out if it has not been."""
-        known = self.get((what, *map(id, owners)))
-        return self.keep(what, owners, find()) if known is None else known[1]
+        key = what, *map(id, owners)
+        if key not in self:
+            self[key] = tuple(owners), find()
+        return self[key][1]
 
 
 @dataclass(eq=False)
