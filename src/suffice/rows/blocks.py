@@ -26,12 +26,11 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from suffice.arrays import Array, frozen, whole_number
-from suffice.lazy import cached_property
 from suffice.rows.gram import Pull
 from suffice.rows.margins import Known, Making, Margins, PassRequest, Product, as_block, asked, making, work_through
-from suffice.rows.sums import Block, Chosen, Job, one_thread, rows_from, tree_roundings
+from suffice.rows.sums import Block, Job, one_thread, rows_from, tree_roundings
 
-LOCAL = ("_surveys", "_even", "_made", "_targets", "_root")  # what does not travel
+LOCAL = ("_surveys", "_made", "_targets", "_root")  # what does not travel
 BLOCK_BYTES = 1 << 23  # of float64 values at a time: 8 MB
 
 
@@ -78,14 +77,6 @@ class Blocked:
     def adjoint(self) -> Any:
         """r -> X^T r where X lives, for a vector or a matrix r; with its `roundings`."""
         return Transposed(self)
-
-    def pull(self, r: Any) -> Array:
-        """X^T r in main memory, for numbers r that go with the rows."""
-        raise TypeError("X is in blocks of rows, and what goes with them stays there: this needs it in main memory")
-
-    def even(self) -> Any:
-        """Weights of rows that are all alike."""
-        return Chosen(self.shape[0], self.shape[0])
 
     def known(self, image: Any) -> Known:
         """What was found out about these margins."""
@@ -214,13 +205,6 @@ class RowBlocks(Blocked):
         for one, work in made.items():
             one.rows = work.kept
         return [work.result() for work in requests]
-
-    @cached_property
-    def _even(self) -> Array:
-        return np.full(self.shape[0], 1.0 / self.shape[0])
-
-    def even(self) -> Array:
-        return self._even  # an array, always the same one: models that know nothing of blocks take it as it is
 
     def rows_of(self, values: Any) -> Array:
         return np.asarray(values)

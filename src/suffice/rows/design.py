@@ -75,11 +75,11 @@ class Design:
         if not finite:
             raise ValueError("X must be finite, got NaN or infinite entries")
         rows = X.shape[0]
+        if isinstance(X, Blocked) and sample_weight is None:
+            sample_weight = Chosen(rows, rows)
         if isinstance(sample_weight, Chosen):  # a rule, of blocks
             return cls(X, sample_weight)._surveyed()
         if sample_weight is None:
-            if isinstance(X, Blocked):
-                return cls(X, X.even())._surveyed()
             return cls(X, like(np.full(rows, 1.0 / rows), X))
         try:
             a = np.asarray(sample_weight, dtype=np.float64)

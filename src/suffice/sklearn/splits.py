@@ -152,7 +152,8 @@ class InPlace:
         inside = np.ones(len(weights), dtype=bool) if k is None else (self.numbers == k) != complement
         given: Any = weights
         if np.all(weights[inside] == weights[inside][0]):
-            given = X.even() if k is None else Chosen(len(inside), int(inside.sum()), self.there, k, complement)
+            N, count = len(inside), int(inside.sum())
+            given = Chosen(N, N) if k is None else Chosen(N, count, self.there, k, complement)
         return Shared(X, np.zeros(X.shape[1]), given)
 
 
