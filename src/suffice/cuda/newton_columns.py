@@ -84,7 +84,8 @@ class NewtonBatch:
         if not are_alike([problem.smooth for problem in problems]):
             return False
         penalised = all(isinstance(problem.prox, L1) and problem.mu > 0.0 for problem in problems)
-        return penalised and goes_together(problems[0].smooth.design)  # type: ignore[attr-defined]
+        X: Any = problems[0].smooth.design.X  # type: ignore[attr-defined]
+        return penalised and type(X).__module__.partition(".")[0] == "torch" and X.shape[1] <= MOST_COLUMNS
 
     @classmethod
     def of(cls, starts: Sequence[Solution]) -> NewtonBatch:
@@ -128,11 +129,6 @@ class NewtonBatch:
     def only(self, kept: list[int]) -> NewtonBatch:
         """The batch without the others."""
         return replace(self, shared=self.shared.only(kept), columns=self.columns.only(kept))
-
-
-def goes_together(design: Design) -> bool:
-    """Whether X is an array of torch that has room for Hessians."""
-    return type(design.X).__module__.partition(".")[0] == "torch" and design.shape[1] <= MOST_COLUMNS
 
 
 def _at(shared: ColumnProblems, W: Any, M: Any, made: Any, ended: Any) -> NewtonColumns:

@@ -202,7 +202,7 @@ class ClusterRows(Blocked):
 def rows_of(X: Any) -> Blocked:
     """The rows of a `dask.array` on the cluster of the current `distributed.Client`; without one, and for more columns
     than rows, in blocks that Dask brings here. The same array is cut once."""
-    X, client = _known(X), None
+    X, client = X.compute_chunk_sizes() if any(map(math.isnan, X.shape)) else X, None  # a file's parts are counted
     with suppress(ImportError, ValueError):
         client = import_module("distributed").get_client()
     if client is None or X.ndim != 2 or X.shape[0] < X.shape[1]:
@@ -232,11 +232,6 @@ def blocks_of_piece(shape: tuple[int, int], block: int, threads: int, size: int)
     blocks = math.ceil(shape[0] / block)
     most = max(min(size // (8 * block * shape[1]), blocks // (PER_THREAD * threads)), 1)
     return 1 << (most.bit_length() - 1)
-
-
-def _known(X: Any) -> Any:
-    """With chunks of known sizes: those of a file's parts are counted first."""
-    return X.compute_chunk_sizes() if any(math.isnan(size) for size in X.shape) else X
 
 
 def _argument(value: Any, piece: int, place: slice, before: Sequence[Sequence[Any]]) -> Any:
