@@ -159,13 +159,16 @@ def _whole(data: SearchData, split: Split, solution: Solution) -> Any:
 
 
 def in_the_estimators_words(estimator: Any, space: PenaltySpace, total: float) -> Words:
-    """The parameters of a fit with weights that sum to `total`; the penalties themselves for groups."""
-    final, _ = split_pipeline(estimator)
-    step = step_to(estimator)
+    """The parameters of a fit with weights that sum to `total`; the penalties themselves for groups, which it has no
+    words for."""
+    final, step = split_pipeline(estimator)[0], step_to(estimator)
 
     def words(evaluation: Evaluation) -> dict[str, float]:
-        known = space.words(find_adapter(final), final, evaluation, total)
-        return {f"{'' if space.groups else step}{name}": float(value) for name, value in known.items()}
+        both = space.penalties(evaluation)
+        if space.groups:
+            return both
+        known = find_adapter(final).params(final, both["l1"], both["l2"], total, space.names)
+        return {f"{step}{name}": float(value) for name, value in known.items()}
 
     return words
 
