@@ -145,9 +145,6 @@ class GLMRow(Regression):
             raise ValueError(f"positive must be True, False, or {features} bools, one for each feature")
         return Structure(factors, positive)
 
-    def learner(self, estimator: Any, y: Array, classes: Any) -> Any:
-        return self.loss(estimator)
-
     def fitted(self, estimator: Any, coef: Any, intercept: Any, classes: Any) -> Any:
         if estimator.family == "binomial":
             estimator.classes_ = classes
