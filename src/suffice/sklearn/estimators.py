@@ -85,6 +85,7 @@ class LinearEstimator(Adapter):
     puts: Puts = field(default_factory=dict)
     leaves: Leaves = field(default_factory=lambda: STEPS)
     use: Literal["tuned", "certified", "both"] = "both"
+    factor: str = "weights"  # the argument that has factors of the penalties, if there is one
 
     @property
     def classifies(self) -> bool:
@@ -202,7 +203,7 @@ class LinearEstimator(Adapter):
 
     def factors(self, estimator: Any) -> tuple[Any, Any]:
         """Of l1 and of l2, one for each feature or one for all."""
-        factors = getattr(estimator, "weights", None)
+        factors = getattr(estimator, self.factor, None)
         factors = 1.0 if factors is None else np.asarray(factors, dtype=np.float64)
         return factors, factors
 
