@@ -92,11 +92,8 @@ class OneCopy:
     def before(self, k: int | None) -> None:
         """Steps before the estimator: none."""
 
-    def training(self, k: int | None, s: Array) -> Shared:
-        return self.rows
-
-    def testing(self, k: int | None, v: Array) -> Shared:
-        return Shared(self.rows.X[self.held(k), ...], self.rows.shift)
+    def weighed(self, k: int | None, weights: Array, training: bool) -> Shared:
+        return self.rows if training else Shared(self.rows.X[self.held(k), ...], self.rows.shift)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,20 +136,13 @@ class InPlace:
         """The steps of fold k, fitted."""
         return self.steps[-1 if k is None else k]
 
-    def training(self, k: int | None, s: Array) -> Shared:
-        """Rows that fold k is trained on, with these weights of all rows."""
-        return self._weighed(k, s, complement=True)
-
-    def testing(self, k: int | None, v: Array) -> Shared:
-        """Rows that it is held against."""
-        return self._weighed(k, v, complement=False)
-
-    def _weighed(self, k: int | None, weights: Array, complement: bool) -> Shared:
+    def weighed(self, k: int | None, weights: Array, training: bool) -> Shared:
+        """Rows that fold k is trained on, or held against, with these weights of all rows."""
         X = self.matrices[-1 if k is None else k]
-        inside = np.ones(len(weights), dtype=bool) if k is None else (self.numbers == k) != complement
+        inside = np.ones(len(weights), dtype=bool) if k is None else (self.numbers == k) != training
         given: Any = weights
         if np.all(weights[inside] == weights[inside][0]):
-            given = X.even() if k is None else Chosen(len(inside), int(inside.sum()), self.there, k, complement)
+            given = X.even() if k is None else Chosen(len(inside), int(inside.sum()), self.there, k, training)
         return Shared(X, np.zeros(X.shape[1]), given)
 
 
@@ -333,7 +323,7 @@ class SearchData:
         self._check(y[train], weight[train], weight[held], name)
         s[train] = find_adapter(estimator).weights(estimator, y[train], weight[train], self.classes)
         v[held] = weight[held]
-        rows, held_out = self.one.training(k, s), self.one.testing(k, v)
+        rows, held_out = self.one.weighed(k, s, True), self.one.weighed(k, v, False)
         made = self._made(estimator, self.one.before(k), rows, y, s, held_out, y[held], weight[held])
         return replace(made, given=y[held], source=self.X, test=np.arange(len(y))[self.one.order][held])
 
