@@ -260,33 +260,24 @@ def coefficients(search: Any, task: FittedSearch | None = None) -> Data:
     }
 
 
-def calibration(held: Sequence[HeldOutFold], classes: Any, labels: Any = None) -> Data:
+def calibration(held: Sequence[HeldOutFold], labels: Any = None) -> Data:
     """Predictions of rows not seen in training: curves of classes over probabilities or margins, or pairs for
     regression. Risks and times are not alike: nothing of survival."""
-    y = np.concatenate([np.asarray(one.y) for one in held])
-    accuracy = accuracy_of(one.solution for one in held)
-    if held[0].predicted().survival:
+    found = Predicted.joined([one.predicted() for one in held])
+    y, classes, p, accuracy = found.y, found.classes, found.decided, accuracy_of(one.solution for one in held)
+    if found.survival:
         return {"kind": "survival", "accuracy": accuracy}
-    if classes is None:
-        predicted = np.concatenate([one.estimator.predict(one.X) for one in held])
+    told = {"samples": len(y), "accuracy": accuracy}
+    if classes is None or p is None:
         step = max(1, math.ceil(len(y) / MOST_POINTS))
-        return {
-            "kind": "regression",
-            "true": y[::step].astype(float),
-            "predicted": predicted[::step].astype(float),
-            "samples": len(y),
-            "accuracy": accuracy,
-        }
+        pairs = {"true": y[::step].astype(float), "predicted": found.predicted[::step].astype(float)}
+        return {"kind": "regression", **pairs, **told}
     names = [str(label) for label in (classes if labels is None else labels)]
     kind = "reliability" if hasattr(held[0].estimator, "predict_proba") else "margins"
-    if kind == "reliability":
-        p = np.concatenate([one.estimator.predict_proba(one.X) for one in held])
-    else:
-        p = np.concatenate([one.estimator.decision_function(one.X) for one in held])
-        p = np.stack([-p, p], axis=1) if p.ndim == 1 else p
+    p = np.stack([-p, p], axis=1) if p.ndim == 1 else p
     chosen = range(1, 2) if len(classes) == 2 else range(min(len(classes), MOST_CLASSES))
     curves = [_reliability(p[:, k], y == classes[k], names[k]) for k in chosen]
-    return {"kind": kind, "curves": curves, "samples": len(y), "classes": len(classes), "accuracy": accuracy}
+    return {"kind": kind, "curves": curves, "classes": len(classes), **told}
 
 
 def _reliability(p: Array, hit: Any, label: str) -> Data:

@@ -348,7 +348,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def plot_calibration(self, X: Any, y: Any, *, sample_weight: Any = None, groups: Any = None, ax: Any = None) -> Any:
         """Held-out predictions at the best penalties: a reliability curve, or against the truth for regression."""
         task = _report_data.FittedSearch(self, X, y, sample_weight, groups)
-        return plots.draw_calibration(_report_data.calibration(task.held_out(), task.classes), ax)
+        return plots.draw_calibration(_report_data.calibration(task.held_out()), ax)
 
     def plot_coefficients(self, ax: Any = None) -> Any:
         """The largest coefficients of `best_estimator_`, by name."""
