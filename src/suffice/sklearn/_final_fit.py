@@ -235,7 +235,8 @@ def without_data(result: Result) -> Result:
 
 @dataclass(frozen=True)
 class FoldWeights:
-    """One solution per fold, and the digest of the rows that the folds were made of."""
+    """One solution per fold, and the digest of the rows that the folds were made of: weights of others may have seen
+    what is held out now."""
 
     rows: str
     solutions: tuple[Solution, ...]
@@ -243,10 +244,6 @@ class FoldWeights:
     @classmethod
     def of(cls, splits: Splits, solutions: Sequence[Solution]) -> FoldWeights:
         return cls(digest(list(splits)), tuple(replace(light(one), state=None) for one in solutions))
-
-    def belong_to(self, splits: Splits) -> bool:
-        """Whether these are the same folds: weights of others may have seen what is held out now."""
-        return bool(self.rows == digest(list(splits)))
 
 
 def held_out(

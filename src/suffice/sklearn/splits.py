@@ -50,12 +50,10 @@ STEPS = "StandardScaler, and steps with a method fit_rows"
 
 def numbers_of(splits: Sequence[tuple[Any, Any]], N: int) -> Array | None:
     """The fold that holds out every row; None where folds do not hold out every row once, and train on all others."""
-    numbers = np.full(N, -1.0)
+    numbers, all_rows = np.full(N, -1.0), np.arange(N)
     for k, (train, test) in enumerate(splits):
-        inside = np.zeros(N, dtype=np.intp)
-        np.add.at(inside, np.arange(N)[train], 1)
-        np.add.at(inside, np.arange(N)[test], 1)
-        if not (inside == 1).all() or (numbers[test] >= 0.0).any():
+        inside = np.concatenate([all_rows[train], all_rows[test]])
+        if not np.array_equal(np.sort(inside), all_rows) or (numbers[test] >= 0.0).any():
             return None
         numbers[test] = k
     return numbers if (numbers >= 0.0).all() else None
