@@ -36,11 +36,11 @@ from suffice.evaluation import Evaluation
 from suffice.journal.codec import light
 from suffice.result import Result
 from suffice.sklearn._recorded import fold_losses
-from suffice.sklearn._target import fitted_inside, inside, wrapped
 from suffice.sklearn.adapters import find_adapter
 from suffice.sklearn.measures import Predicted, of_the_target_alone
 from suffice.sklearn.penalties import RIDGES, PenaltySpace, split_pipeline, step_to
 from suffice.sklearn.splits import SearchData, Split
+from suffice.sklearn.target import fitted_inside, inside, wrapped
 from suffice.solvers.problem import Composite
 from suffice.solvers.solution import Outcome, Solution
 from suffice.solvers.solver import solve
@@ -252,10 +252,7 @@ def held_out(
     """Predictions of the folds' models for the rows that they have not seen, and those of the target alone; in the
     target's own units."""
     weighted = bool(np.any(data.weight != 1.0))
-    parts = []
-    for fold, solution in zip(folds, solutions, strict=True):
-        fitted, X = fold.predictor(solution.x)
-        parts.append(Predicted.of(wrapped(fold.target, fitted), X, fold.given, fold.weight if weighted else None))
+    parts = [fold.predicted(*fold.predictor(one.x), weighted) for fold, one in zip(folds, solutions, strict=True)]
     trained = [(data.y[train], data.weight[train] if weighted else None) for train, _ in splits]
     alone = of_the_target_alone([(part, *known) for part, known in zip(parts, trained, strict=True)])
     return Predicted.joined(parts), alone

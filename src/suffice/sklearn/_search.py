@@ -60,10 +60,10 @@ from suffice.sklearn._final_fit import (
 from suffice.sklearn._penalty_search import PenaltySearch
 from suffice.sklearn._preparation import SearchPreparation, in_place, journal_of, prepared
 from suffice.sklearn._recorded import RecordedProblem, Tolerance, fold_losses
-from suffice.sklearn._target import fitted_inside, transformed, transforms_target
 from suffice.sklearn.adapters import find_adapter
 from suffice.sklearn.penalties import split_pipeline
 from suffice.sklearn.scores import score_of
+from suffice.sklearn.target import fitted_inside, transformed, transforms_target
 
 GLOBAL_EVALUATIONS = 2000  # of a global certificate
 SHARE_OF_CERTIFICATE = 0.8  # of max_seconds: when it ends at the latest

@@ -44,10 +44,10 @@ from suffice.report.formats import bound
 from suffice.rows.gram import same_bits
 from suffice.rows.rounding import gamma
 from suffice.sklearn._final_fit import OFF, solved
-from suffice.sklearn._target import transformed, transforms_target
 from suffice.sklearn.adapters import CannotTellError, Objective, name_of, objective_of, refuse
 from suffice.sklearn.folds import LinearFold, Softmax
 from suffice.sklearn.scores import SCORES
+from suffice.sklearn.target import transformed, transforms_target
 from suffice.solvers.certificate import Certificate, certify
 from suffice.solvers.problem import Composite
 

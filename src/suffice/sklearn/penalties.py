@@ -33,9 +33,9 @@ from sklearn.pipeline import Pipeline
 
 from suffice.arrays import Array
 from suffice.evaluation import Evaluation
-from suffice.sklearn._target import inside, transforms_target
 from suffice.sklearn.adapters import Adapter, Fold, by_liblinear
 from suffice.sklearn.folds import FLOOR, LinearFold
+from suffice.sklearn.target import inside, transforms_target
 from suffice.solvers.problem import Composite
 from suffice.solvers.sensitivity import penalties_doubt
 from suffice.space import Space

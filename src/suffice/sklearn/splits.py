@@ -39,9 +39,10 @@ from suffice.losses import Loss
 from suffice.rows.blocks import Blocked
 from suffice.rows.given import Place, Shared, copies_matter, here, numbered, taken
 from suffice.rows.sums import Block, Chosen, Job
-from suffice.sklearn._target import fitted_target, transformed, transforms_target, wrapped
 from suffice.sklearn.adapters import Fold, find_adapter
+from suffice.sklearn.measures import Predicted
 from suffice.sklearn.penalties import FeatureGroups, Penalised, split_pipeline
+from suffice.sklearn.target import fitted_target, transformed, transforms_target, wrapped
 
 LARGE = 1 << 25  # bytes of X: folds of less are copies, which have a mean of their own and no rows that do not count
 EVERYTHING = slice(None)
@@ -245,6 +246,10 @@ class Split:
         unit, none = (np.ones(1), 0.0) if margins.ndim == 1 else (np.eye(margins.shape[1]), np.zeros(margins.shape[1]))
         return self.adapter.fitted(clone(self.estimator), unit, none, self.classes), margins.reshape(len(margins), -1)
 
+    def predicted(self, fitted: Any, X: Any, weighted: bool) -> Predicted:
+        """What a `predictor` says, in the target's own units; `weighted`: whether weights of samples count."""
+        return Predicted.of(wrapped(self.target, fitted), X, self.given, self.weight if weighted else None)
+
     def scored(self, scorer: Any, w: Array) -> float:
         """The score of a model with these weights, for targets as they were given."""
         fitted, X = self.predictor(w)
@@ -339,8 +344,9 @@ class SearchData:
 
     def _check(self, y: Any, weight: Array, held_out: Array, name: str) -> None:
         """Whether labels and weights of training rows, and weights of those held out, make a fold."""
-        if self.classes is not None and len(np.unique(y[weight > 0.0])) < 2:
-            raise ValueError(f"{name} has training samples, with sample_weight > 0, of one class only")
+        if self.classes is not None and len(present := np.unique(y[weight > 0.0])) < 2:
+            only = ", ".join(f"{label!r}" for label in present)
+            raise ValueError(f"{name} has training samples, with sample_weight > 0, of one class only: {only}")
         if not (weight.sum() > 0.0 and held_out.sum() > 0.0):
             raise ValueError(f"sample_weight is zero on all training or all held-out samples of {name}")
 

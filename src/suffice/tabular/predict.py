@@ -19,8 +19,8 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.pipeline import Pipeline
 
 from suffice.report import folder as places
-from suffice.sklearn._target import fitted_inside, fitted_target, wrapped
 from suffice.sklearn.measures import Predicted
+from suffice.sklearn.target import fitted_inside, fitted_target, wrapped
 from suffice.tabular.entries import Array, TableError, listed, plural, quoted
 from suffice.tabular.model_file import blamed, load_file, model_file
 from suffice.tabular.preparation import RowsPreparation
