@@ -71,16 +71,11 @@ def fit_final(
         ours = np.ravel(split.model.coefficients(solution.x)[0])
         apart, size = norm(np.ravel(split_pipeline(fitted_inside(theirs))[0].coef_) - ours), norm(ours)
         if apart - radius > OFF * size:
-            where, why = (
-                "exact ones",
-                "its solver has stopped too early (tol, max_iter, features of very different scales)",
-            )
-            floor = split.model.l2_in_place_of_none
+            where, floor = "exact ones", split.model.l2_in_place_of_none
+            why = "its solver has stopped too early (tol, max_iter, features of very different scales)"
             if floor > 0.0 and any(value == 0.0 for name, value in penalties.items() if name.startswith("l2")):
-                where, why = (
-                    "those of the model that was scored",
-                    f"that has l2 = {floor:.2g} in place of none, or {why}",
-                )
+                where = "those of the model that was scored"
+                why = f"that has l2 = {floor:.2g} in place of none, or {why}"
             message = (
                 f"scikit-learn's coefficients are proven to lie {apart - radius:.3g} or more away from {where}, whose "
                 f"norm is {size:.3g}: {why}; refit=True fits to a proven accuracy"

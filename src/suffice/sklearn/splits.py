@@ -308,9 +308,8 @@ class SearchData:
             source, shared = X_test, self.place.shared(X_train, EVERYTHING, bool(estimator.fit_intercept))
             X_train, X_test = shared, self.place.less(X_test, shared.shift)
         else:
-            X_train, X_test = (
-                check_array(part, accept_sparse=("csr", "csc"), dtype=np.float64) for part in (X_train, X_test)
-            )
+            kinds: Any = {"accept_sparse": ("csr", "csc"), "dtype": np.float64}
+            X_train, X_test = (check_array(part, **kinds) for part in (X_train, X_test))
         self._check(y[train], self.weight[train], self.weight[test], name)
         s = adapter.weights(estimator, y[train], self.weight[train], self.classes)
         made = self._made(estimator, before, X_train, y[train], s, X_test, y[test], self.weight[test])
@@ -334,10 +333,9 @@ class SearchData:
         self, estimator: Any, before: Any, rows: Any, y: Any, s: Array, held_out: Any, labels: Any, v: Array
     ) -> Split:
         adapter, classes = find_adapter(estimator), self.classes
-        model = adapter.fold(estimator, rows, adapter.targets(estimator, y, classes), s, classes)
-        made = Split(
-            model, adapter, estimator, before, classes, held_out, labels, adapter.targets(estimator, labels, classes), v
-        )
+        y, known = (adapter.targets(estimator, one, classes) for one in (y, labels))
+        model = adapter.fold(estimator, rows, y, s, classes)
+        made = Split(model, adapter, estimator, before, classes, held_out, labels, known, v)
         if self.grouped is None:
             return made
         return replace(made, groups=self.grouped.names, group=self.grouped.of_columns(before, rows.shape[1]))
