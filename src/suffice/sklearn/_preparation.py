@@ -235,6 +235,8 @@ def _check(search: Any, final: Any) -> None:
         raise ValueError("refit='sklearn' has one penalty for all columns, groups_of_features has several")
     if search.certify_global is not None:
         positive(search.certify_global, "certify_global")
+    if search.callback is not None and not callable(search.callback):
+        raise TypeError(f"callback must be callable, got {search.callback!r}")
 
 
 def _options(search: Any, parameters: int) -> Options:

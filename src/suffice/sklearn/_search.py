@@ -235,7 +235,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             count = 0 if journal is None else journal.evaluations
             held = f", {count} evaluations in the journal" if count else ""
             self._say(1, f"{', '.join(known.space.names)} by {len(known.folds)} folds" + held)
-            recorded = RecordedProblem(problem, journal, self._teller())
+            recorded = RecordedProblem(problem, journal, self._tell)
             search = PenaltySearch(
                 recorded, known.folds, known.space, known.options, self.initial, self.tolerance,
                 self.refit == "one_se", began,
@@ -294,19 +294,13 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self._say(1, f"{gap} after {made.evaluations} evaluations; {made.message}")
         return best
 
-    def _teller(self) -> Callable[[Record, Evaluation], object]:
-        if self.callback is not None and not callable(self.callback):
-            raise TypeError(f"callback must be callable, got {self.callback!r}")
-
-        def tell(record: Record, evaluation: Evaluation) -> None:
-            low, high = record.interval
-            loss = f"loss {record.cost:.6g} in [{low:.6g}, {high:.6g}]"
-            self._say(2, f"evaluation {record.number}, {record.purpose}: {loss}, {record.work:g} steps")
-            self._say(3, f"  of the folds: {', '.join(f'{loss:.6g}' for loss in fold_losses(evaluation))}")
-            if self.callback is not None:
-                self.callback(record)
-
-        return tell
+    def _tell(self, record: Record, evaluation: Evaluation) -> None:
+        low, high = record.interval
+        loss = f"loss {record.cost:.6g} in [{low:.6g}, {high:.6g}]"
+        self._say(2, f"evaluation {record.number}, {record.purpose}: {loss}, {record.work:g} steps")
+        self._say(3, f"  of the folds: {', '.join(f'{loss:.6g}' for loss in fold_losses(evaluation))}")
+        if self.callback is not None:
+            self.callback(record)
 
     def _say(self, level: int, text: str) -> None:
         if self.verbose >= level:

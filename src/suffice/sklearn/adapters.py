@@ -242,29 +242,24 @@ def _tuned() -> dict[str, Any]:
 
 
 # What people come with, and what does the same; ...CV stands for what it tunes.
-NEAREST = {
-    "LassoLars": "Lasso, the same model",
-    "LinearRegression": "Ridge, which has a penalty to tune",
-    "Perceptron": "LinearSVC",
-    "LinearSVR": "QuantileRegressor",
-    "SGDClassifier": "LogisticRegression for the log loss, LinearSVC for hinges, RidgeClassifier for squares",
-    "SGDRegressor": "ElasticNet, the same model for loss='squared_error'",
-    "BayesianRidge": "Ridge",
-    "ARDRegression": "Ridge with groups_of_features",
-    "HuberRegressor": "QuantileRegressor",
-    "TheilSenRegressor": "QuantileRegressor",
-    "RANSACRegressor": "QuantileRegressor",
-    "LassoLarsIC": "Lasso",
-    "OrthogonalMatchingPursuit": "Lasso",
-    "WeightedLasso": "suffice.sklearn.ElasticNetGLM(penalty_factors=...)",
-    "GeneralizedLinearRegressor": "suffice.sklearn.ElasticNetGLM, which has families and penalties",
-    "GeneralizedLinearEstimator": "suffice.sklearn.ElasticNetGLM, which has families and penalties",
-    "MCPRegression": "Lasso: the penalty of MCPRegression is not convex",
-    **dict.fromkeys(
-        ("CoxEstimator", "CoxPHFitter", "CoxPHSurvivalAnalysis", "CoxnetSurvivalAnalysis", "IPCRidge"),
-        "suffice.sklearn.ElasticNetGLM(family='cox')",
-    ),
+_INSTEAD = {
+    "Lasso, the same model": "LassoLars",
+    "Lasso": "LassoLarsIC OrthogonalMatchingPursuit",
+    "Lasso: the penalty of MCPRegression is not convex": "MCPRegression",
+    "ElasticNet, the same model for loss='squared_error'": "SGDRegressor",
+    "Ridge, which has a penalty to tune": "LinearRegression",
+    "Ridge": "BayesianRidge",
+    "Ridge with groups_of_features": "ARDRegression",
+    "QuantileRegressor": "HuberRegressor LinearSVR RANSACRegressor TheilSenRegressor",
+    "LinearSVC": "Perceptron",
+    "LogisticRegression for the log loss, LinearSVC for hinges, RidgeClassifier for squares": "SGDClassifier",
+    "suffice.sklearn.ElasticNetGLM(penalty_factors=...)": "WeightedLasso",
+    "suffice.sklearn.ElasticNetGLM, which has families and penalties": "GeneralizedLinearEstimator "
+    "GeneralizedLinearRegressor",
+    "suffice.sklearn.ElasticNetGLM(family='cox')": "CoxEstimator CoxPHFitter CoxPHSurvivalAnalysis IPCRidge "
+    "CoxnetSurvivalAnalysis",
 }
+NEAREST = {name: use for use, names in _INSTEAD.items() for name in names.split()}
 
 
 def _nearest(name: str) -> str:

@@ -55,10 +55,7 @@ MODELS = {
     "lasso": NamedModel("linear regression", "Lasso", {"max_iter": 50_000}, ("l1",)),
     "ridge": NamedModel("linear regression", "Ridge", {}, ("l2",)),
     "poisson": NamedModel("Poisson regression of counts", "PoissonRegressor", {"max_iter": 1000}, ("l2",)),
-    **{
-        name: NamedModel(words, "ElasticNetGLM", {"family": name.replace("-", "_")})
-        for name, words in _FAMILIES.items()
-    },
+    **{key: NamedModel(name, "ElasticNetGLM", {"family": key.replace("-", "_")}) for key, name in _FAMILIES.items()},
 }
 POSITIVE = ("gamma", "tweedie", "negative-binomial", "poisson")  # with a log link: targets must not be negative
 SIGNED = ("elastic-net", "lasso", "ridge", *POSITIVE)  # whose coefficients may be kept from being negative
