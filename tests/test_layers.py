@@ -81,9 +81,7 @@ STORAGE = re.compile(
 LONGEST = {"module": 450, "function": 60, "class": 15}
 
 # What is longer because it is a table: a row of it is read alone.
-TABLES = {
-    "sklearn.report.collect": "the entries of a report's data",
-}
+TABLES: dict[str, str] = {}
 
 # Modules that ask all the same, and how often.
 ASKING = {

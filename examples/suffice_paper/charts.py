@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -39,6 +40,11 @@ class Chart:
             not self.shared or index + self.columns >= len(self.panels),
             not self.shared or index % self.columns == 0,
         )
+
+
+def number(value: Any) -> float:
+    """`value` as a float; NaN for what is absent or not a number."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
 
 
 def number_ticks(values: Sequence[float]) -> dict[float, str]:

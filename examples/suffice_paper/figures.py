@@ -19,8 +19,8 @@ from typing import Any
 
 from suffice import files
 from suffice.report.chart import Line, Panel
-from suffice.report.formats import number, show
-from suffice_paper.charts import Chart, draw, number_ticks
+from suffice.report.formats import show
+from suffice_paper.charts import Chart, draw, number, number_ticks
 from suffice_paper.charts import picture as picture_of
 
 Data = dict[str, Any]

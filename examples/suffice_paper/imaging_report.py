@@ -13,9 +13,9 @@ import numpy as np
 from suffice import files
 from suffice.report import html as shell
 from suffice.report.chart import Line, Panel
-from suffice.report.formats import number, show
+from suffice.report.formats import show
 from suffice_paper import imaging, report
-from suffice_paper.charts import Chart, draw, number_ticks
+from suffice_paper.charts import Chart, draw, number, number_ticks
 from suffice_paper.charts import image as image_of
 from suffice_paper.charts import picture as picture_of
 from suffice_paper.figures import Data

@@ -13,8 +13,8 @@ from typing import Any
 
 from suffice import files
 from suffice.report import html as shell
-from suffice.report.formats import ABSENT, duration, number, show
-from suffice_paper.charts import Chart, inline
+from suffice.report.formats import ABSENT, duration, show
+from suffice_paper.charts import Chart, inline, number
 from suffice_paper.figures import Data, charts, colour, save, variants
 
 _VERDICTS = {True: ("pass", "pass"), False: ("fail", "FAIL"), None: ("open", "not tested")}

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from sklearn.utils import all_estimators
 
 import suffice
 from suffice.sklearn import ElasticNetGLM, SufficeSearchCV, adapters
-from suffice.sklearn.adapters import EVERYWHERE, READ, TAKEN, misunderstood, name_of
+from suffice.sklearn.adapters import EVERYWHERE, ROWS, misunderstood, name_of
 
 FEW = suffice.Options(max_evaluations=5, final_radius=1e-2)
 RNG = np.random.default_rng(0)
@@ -41,24 +42,23 @@ def class_of(name):
     return HERE[name]
 
 
-@pytest.mark.parametrize("name", READ)
+@pytest.mark.parametrize("name", ROWS)
 def test_every_argument_of_the_constructor_has_been_read(name):
     """If this fails, an estimator has a new argument: read what it does, deal with it in the reader and the adapter of
-    the class, and only then put it into `READ`."""
-    known = {*EVERYWHERE.split(), *" ".join(READ[name]).split()}
+    the class, and only then put it into its row."""
+    known = {*EVERYWHERE.split(), *ROWS[name].read.split(), *ROWS[name].way.split()}
     assert set(inspect.signature(class_of(name)).parameters) <= known
 
 
 def test_every_estimator_that_is_certified_or_tuned_has_its_arguments_read():
     tuned = {name_of(kind) for kind in adapters._ADAPTERS if kind.__module__.startswith(("sklearn.", "suffice."))}
     foreign = {name for name in adapters._READERS if name.startswith(("sklearn.", "suffice.", *ELSEWHERE))}
-    assert tuned | foreign | set(adapters._BY_NAME) <= set(READ)
-    assert set(TAKEN) <= set(READ)
+    assert tuned | foreign <= set(ROWS)
 
 
-@pytest.mark.parametrize("name", [name for name in TAKEN if name.startswith("sklearn")])
+@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.taken and name.startswith("sklearn")])
 def test_of_arguments_with_a_list_of_values_only_these_are_taken(name):
-    for argument, values in TAKEN[name].items():
+    for argument, values in ROWS[name].taken.items():
         for value in values:
             assert misunderstood(class_of(name)(**{argument: value})) is None
         found = misunderstood(class_of(name)(**{argument: "otherwise"}))
@@ -67,7 +67,8 @@ def test_of_arguments_with_a_list_of_values_only_these_are_taken(name):
 
 @pytest.mark.parametrize("value", ["of a later version", 2, np.ones(3)], ids=["text", "number", "array"])
 def test_an_argument_that_nobody_has_read_is_taken_at_its_default_only(monkeypatch, value):
-    monkeypatch.setitem(READ, "sklearn.Ridge", ("fit_intercept alpha", "solver"))  # `positive` has come since
+    row = replace(ROWS["sklearn.Ridge"], read="fit_intercept alpha")  # `positive` has come since
+    monkeypatch.setitem(ROWS, "sklearn.Ridge", row)
     assert suffice.certify(Ridge(solver="svd").fit(X, REAL), X, REAL).told
     SufficeSearchCV(Ridge(), cv=3, options=FEW).fit(X, REAL)
     model = Ridge().fit(X, REAL).set_params(positive=value)

@@ -119,7 +119,7 @@ def test_models_that_are_all_zero_claim_no_more_than_was_proven():
     search = SufficeSearchCV(Lasso(), {"l1": (1.0, 10.0)}, cv=3, options=FEW).fit(X, y)
     task = FittedSearch(search, X, y)
     held = task.held_out()
-    assert not any(one.estimator.coef_.any() for one in held)
+    assert not any(one.solution.x.any() for one in held)
     radii = [one.solution.certificate.radius for one in held]
     assert collect(search, X, y, about={})["calibration"]["accuracy"] == max(radii) < 1e-6
 

@@ -75,7 +75,7 @@ class NoMixin(BaseEstimator):  # type: ignore[misc]
 def certified(monkeypatch):
     """The report of a pipeline, and that of its last step with the rows that it was truly fitted to."""
     monkeypatch.setattr(adapters, "_READERS", dict(adapters._READERS))
-    register_objective(Remembering, adapters._READERS["sklearn.Ridge"])
+    register_objective(Remembering, adapters.ROWS["sklearn.Ridge"].objective)
 
     def reports(steps, rows):
         model = make_pipeline(*steps, Remembering(1e-3)).fit(rows, Y)

@@ -121,9 +121,9 @@ def test_a_model_is_tuned_saved_and_at_work(files, address, tmp_path):
     assert any("one value only" in note for note in found.notes)
     low, high = found.result.interval
     assert low <= found.result.cost <= high < np.log(2.0)
-    predicted = predict(tmp_path / "run", paths[0])
-    assert predicted.names[0] == "predicted y"
-    assert np.mean(predicted.columns[0] == LABELS[:120]) > 0.6
+    names, columns, _ = predict(tmp_path / "run", paths[0])
+    assert names[0] == "predicted y"
+    assert np.mean(columns[0] == LABELS[:120]) > 0.6
     again = run(asked(paths, cv=2, max_evaluations=2), address, tmp_path / "run")
     assert again.result.theta.tobytes() == found.result.theta.tobytes()
     assert json.dumps(found.plain())
@@ -281,8 +281,8 @@ def test_several_classes_have_the_score_and_the_model_of_one_machine(files, addr
     low, high = found.plain()["interval"]
     assert low - 1e-6 <= here <= high + 1e-6
     fitted = estimator.set_params(model__C=1.0 / (l1 + l2) / ROWS).fit(problem.X, problem.y)
-    predicted = predict(tmp_path / "run", str(whole))
-    assert predicted.columns[0].astype(str).tolist() == fitted.predict(problem.X).astype(str).tolist()
+    _, columns, _ = predict(tmp_path / "run", str(whole))
+    assert columns[0].astype(str).tolist() == fitted.predict(problem.X).astype(str).tolist()
     if quick:
         return
     report = json.loads((tmp_path / "run" / "report.json").read_text())
@@ -342,9 +342,9 @@ def test_rows_count_as_much_as_their_weights_say(files, address, tmp_path, targe
     ]
     low, high = found.plain()["interval"]
     assert low - 1e-6 <= -np.mean(scores) <= high + 1e-6
-    predicted, rows = predict(tmp_path / "run", str(whole)), np.arange(ROWS)
+    (_, columns, _), rows = predict(tmp_path / "run", str(whole)), np.arange(ROWS)
     expected = np.unique(target)[probabilities(rows, rows).argmax(axis=1)]
-    assert predicted.columns[0].tolist() == expected.tolist()
+    assert columns[0].tolist() == expected.tolist()
 
 
 def invoked(*arguments):
@@ -426,7 +426,7 @@ def test_a_dask_dataframe_is_tuned_as_its_files_are(files, address, tmp_path):
         found = tabular.tune_frame(lazy, "y", tmp_path / "frame", client=client, **how)
         assert found.result.status is there.result.status, there.result.message  # nobody interrupted it
         assert found.result.interval == there.result.interval  # whatever the partitions
-        assert predict(tmp_path / "frame", paths[0]).names[0] == "predicted y"
+        assert predict(tmp_path / "frame", paths[0])[0][0] == "predicted y"
         with pytest.raises(TableError, match="holds another run"):
             tabular.tune_frame(lazy, "y", tmp_path / "frame", client=client, cv=3)
         with pytest.raises(ValueError, match="--groups does not go"):

@@ -11,7 +11,7 @@ from sklearn.svm import LinearSVC
 
 from suffice.losses import LossAt
 from suffice.sklearn import register_adapter
-from suffice.sklearn.adapters import _ADAPTERS, _BY_NAME
+from suffice.sklearn.adapters import _ADAPTERS, ROWS
 from suffice.sklearn.estimators import Regression
 from suffice.sklearn.folds import LinearFold
 from suffice.terms import SQUARED
@@ -50,7 +50,7 @@ class OwnNet(ElasticNet):  # type: ignore[misc]
     pass
 
 
-RIDGE, NET = (vars(_BY_NAME[f"sklearn.{name}"]) for name in ("Ridge", "ElasticNet"))
+RIDGE, NET = (vars(ROWS[f"sklearn.{name}"]) for name in ("Ridge", "ElasticNet"))
 
 
 class SumNotMean(Regression):

@@ -9,11 +9,6 @@ from typing import Any
 ABSENT = "\u2013"  # what stands for a value that is not there
 
 
-def number(value: Any) -> float:
-    """`value` as a float; NaN for what is absent or not a number."""
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
-
-
 def show(value: Any, digits: int = 6) -> str:
     """`value` for a reader; a dash for what is absent."""
     if isinstance(value, list | tuple):

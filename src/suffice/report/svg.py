@@ -200,7 +200,8 @@ def legend(panels: Sequence[Panel], width: float) -> list[str]:
 
 
 def _mark(mark: Mark, x: Axis, y: Axis, hover: bool) -> str:
-    texts, colour = (mark.hover or ()) if hover else (), _paint(mark.colour)
+    texts = [f"<title>{escape(text)}</title>" for text in mark.hover or ()] if hover else []
+    colour = _paint(mark.colour)
     looks = [] if isinstance(mark.colour, str) else [f' fill="{shade}"' for shade in mark.colour]
     if isinstance(mark, Boxes):
         made, ends = "", np.reshape(mark.ends, (-1, 4))
@@ -208,7 +209,7 @@ def _mark(mark: Mark, x: Axis, y: Axis, hover: bool) -> str:
         for k, (a, b, c, d) in enumerate(corners.tolist()):
             if math.isfinite(a + b + c + d):
                 place = _place(min(a, c), min(b, d), abs(c - a), abs(d - b))
-                made += f"<rect {place}{looks[k] if looks else ''}>{_title(texts[k]) if texts else ''}</rect>"
+                made += f"<rect {place}{looks[k] if looks else ''}>{texts[k] if texts else ''}</rect>"
         return f'<g class="{"cells" if looks else "bars"}" fill="{colour}" opacity="{mark.opacity:g}">{made}</g>'
     px, py, made = x(mark.x), y(mark.y), ""
     if mark.dash == "filled":
@@ -228,7 +229,7 @@ def _mark(mark: Mark, x: Axis, y: Axis, hover: bool) -> str:
         for k, (a, b) in enumerate(zip(px, py, strict=True)):
             if math.isfinite(a + b):
                 way = f'd="M{_n(a)} {_n(b)}{shape}"{looks[k] if looks else ""}'
-                points += f"<path {way}>{_title(texts[k]) if texts else ''}</path>"
+                points += f"<path {way}>{texts[k] if texts else ''}</path>"
         made += f"<g {look}>{points}</g>"
     return made if mark.opacity == 1.0 else f'<g opacity="{mark.opacity:g}">{made}</g>'
 
@@ -265,10 +266,6 @@ def _text(text: str, x: float, y: float, anchor: str = "start") -> str:
 
 def _upwards(text: str, x: float, y: float) -> str:
     return f'<g transform="translate({_n(x)} {_n(y)}) rotate(-90)">{_text(text, 0, 0, "middle")}</g>'
-
-
-def _title(text: str) -> str:
-    return f"<title>{escape(text)}</title>"
 
 
 def _paint(colour: str | Sequence[str]) -> str:

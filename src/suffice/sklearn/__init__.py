@@ -3,7 +3,7 @@
 
     adapters, estimators, table, glm   what is known of estimators: one row each, from penalties to words and back
     certify                            how far a fitted estimator is from what it minimises
-    folds, _structure, splits, _target rows, weights of them and a model as a lower-level problem
+    folds, _structure, splits, target  rows, weights of them and a model as a lower-level problem
     penalties, scores                  what is searched, in whose words, and which score is optimised
     _search, _preparation              what is asked for, and what follows from it before a search
     _sketch, _starting_points          where to begin

@@ -36,11 +36,11 @@ from suffice.evaluation import Evaluation
 from suffice.journal.codec import light
 from suffice.result import Result
 from suffice.sklearn._recorded import fold_losses
-from suffice.sklearn._target import fitted_inside, inside, wrapped
 from suffice.sklearn.adapters import find_adapter
 from suffice.sklearn.measures import Predicted, of_the_target_alone
 from suffice.sklearn.penalties import RIDGES, PenaltySpace, split_pipeline, step_to
 from suffice.sklearn.splits import SearchData, Split
+from suffice.sklearn.target import fitted_inside, inside, wrapped
 from suffice.solvers.problem import Composite
 from suffice.solvers.solution import Outcome, Solution
 from suffice.solvers.solver import solve
@@ -71,16 +71,11 @@ def fit_final(
         ours = np.ravel(split.model.coefficients(solution.x)[0])
         apart, size = norm(np.ravel(split_pipeline(fitted_inside(theirs))[0].coef_) - ours), norm(ours)
         if apart - radius > OFF * size:
-            where, why = (
-                "exact ones",
-                "its solver has stopped too early (tol, max_iter, features of very different scales)",
-            )
-            floor = split.model.l2_in_place_of_none
+            where, floor = "exact ones", split.model.l2_in_place_of_none
+            why = "its solver has stopped too early (tol, max_iter, features of very different scales)"
             if floor > 0.0 and any(value == 0.0 for name, value in penalties.items() if name.startswith("l2")):
-                where, why = (
-                    "those of the model that was scored",
-                    f"that has l2 = {floor:.2g} in place of none, or {why}",
-                )
+                where = "those of the model that was scored"
+                why = f"that has l2 = {floor:.2g} in place of none, or {why}"
             message = (
                 f"scikit-learn's coefficients are proven to lie {apart - radius:.3g} or more away from {where}, whose "
                 f"norm is {size:.3g}: {why}; refit=True fits to a proven accuracy"
@@ -159,13 +154,16 @@ def _whole(data: SearchData, split: Split, solution: Solution) -> Any:
 
 
 def in_the_estimators_words(estimator: Any, space: PenaltySpace, total: float) -> Words:
-    """The parameters of a fit with weights that sum to `total`; the penalties themselves for groups."""
-    final, _ = split_pipeline(estimator)
-    step = step_to(estimator)
+    """The parameters of a fit with weights that sum to `total`; the penalties themselves for groups, which it has no
+    words for."""
+    final, step = split_pipeline(estimator)[0], step_to(estimator)
 
     def words(evaluation: Evaluation) -> dict[str, float]:
-        known = space.words(find_adapter(final), final, evaluation, total)
-        return {f"{'' if space.groups else step}{name}": float(value) for name, value in known.items()}
+        both = space.penalties(evaluation)
+        if space.groups:
+            return both
+        known = find_adapter(final).params(final, both["l1"], both["l2"], total, space.names)
+        return {f"{step}{name}": float(value) for name, value in known.items()}
 
     return words
 
@@ -232,7 +230,8 @@ def without_data(result: Result) -> Result:
 
 @dataclass(frozen=True)
 class FoldWeights:
-    """One solution per fold, and the digest of the rows that the folds were made of."""
+    """One solution per fold, and the digest of the rows that the folds were made of: weights of others may have seen
+    what is held out now."""
 
     rows: str
     solutions: tuple[Solution, ...]
@@ -241,10 +240,6 @@ class FoldWeights:
     def of(cls, splits: Splits, solutions: Sequence[Solution]) -> FoldWeights:
         return cls(digest(list(splits)), tuple(replace(light(one), state=None) for one in solutions))
 
-    def belong_to(self, splits: Splits) -> bool:
-        """Whether these are the same folds: weights of others may have seen what is held out now."""
-        return bool(self.rows == digest(list(splits)))
-
 
 def held_out(
     folds: Sequence[Split], splits: Splits, solutions: Sequence[Solution], data: SearchData
@@ -252,10 +247,7 @@ def held_out(
     """Predictions of the folds' models for the rows that they have not seen, and those of the target alone; in the
     target's own units."""
     weighted = bool(np.any(data.weight != 1.0))
-    parts = []
-    for fold, solution in zip(folds, solutions, strict=True):
-        fitted, X = fold.predictor(solution.x)
-        parts.append(Predicted.of(wrapped(fold.target, fitted), X, fold.given, fold.weight if weighted else None))
+    parts = [fold.predicted(*fold.predictor(one.x), weighted) for fold, one in zip(folds, solutions, strict=True)]
     trained = [(data.y[train], data.weight[train] if weighted else None) for train, _ in splits]
     alone = of_the_target_alone([(part, *known) for part, known in zip(parts, trained, strict=True)])
     return Predicted.joined(parts), alone

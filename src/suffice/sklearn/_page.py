@@ -196,9 +196,8 @@ def _answer(data: Data) -> str:
         text += f"; {guess} {does} {as_text(name, found['baseline'][name])}"
     if name in found["tuned"] and name in found["default"]:
         text += f", the same model with scikit-learn's default penalties {as_text(name, found['default'][name])}"
-    warning = (
-        "" if found["better_than_baseline"] or name not in found["tuned"] else f'<p class="answer warn">{POOR}</p>'
-    )
+    poor = name in found["tuned"] and not found["better_than_baseline"]
+    warning = f'<p class="answer warn">{POOR}</p>' if poor else ""
     matter = f"<h3>Which columns matter?</h3>{_effects(data)}"
     sure = f"<h3>How sure are we?</h3><p>{_sure(data)}</p>{_strip(data)}{_confusion(found.get('confusion'))}"
     use = f"<h3>Use it</h3><pre>{escape(code)}</pre>" if isinstance(code, str) and code else ""

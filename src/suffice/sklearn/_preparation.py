@@ -30,11 +30,11 @@ from suffice.rows import given
 from suffice.rows.given import Place, counted, here, in_main_memory, read_by_sklearn
 from suffice.rows.gram import fits_array
 from suffice.search.bilevel import BilevelProblem
-from suffice.sklearn._target import inside, transforms_target
 from suffice.sklearn.adapters import find_adapter, misunderstood
 from suffice.sklearn.penalties import FeatureGroups, PenaltySpace, split_pipeline, step_to
 from suffice.sklearn.scores import scorer_of, scoring_name
 from suffice.sklearn.splits import STEPS, SearchData, Split, prepares_rows
+from suffice.sklearn.target import inside, transforms_target
 
 ON_DEVICES = "LogisticRegression (two classes, any solver but liblinear), ElasticNet, Lasso and Ridge (one target)"
 LARGEST_TARGET = 1e150  # the sum of squares of so many is finite
@@ -190,14 +190,10 @@ def prepared(search: Any, X: Any, y: Any, fit_params: dict[str, Any]) -> SearchP
             raise ValueError(why)
         X, place = here(X), None
     data = SearchData(search.estimator, X, y, weight, grouped, place=place)
-    classes = data.classes
-    if classes is not None and len(classes) < 2:
-        raise ValueError(
-            f"{type(search).__name__} needs samples of at least 2 classes in the data, but the data contains "
-            f"only one class: {classes[0]!r}"
-        )
-    adapter.targets(final, y, classes)
-    space, scores = _space(search, final, adapter, data), Scores.of(search, adapter)
+    adapter.targets(final, y, data.classes)
+    groups = () if grouped is None else grouped.names
+    space = PenaltySpace.of(search.space, final, adapter, groups, step=step_to(search.estimator), total=data.total)
+    scores = Scores.of(search, adapter)
     splitter = check_cv(search.cv, y, classifier=is_classifier(search.estimator))
     splits = list(splitter.split(counted(X), y, **of_splitter))
     data = data.sharing(splits)
@@ -239,12 +235,8 @@ def _check(search: Any, final: Any) -> None:
         raise ValueError("refit='sklearn' has one penalty for all columns, groups_of_features has several")
     if search.certify_global is not None:
         positive(search.certify_global, "certify_global")
-
-
-def _space(search: Any, final: Any, adapter: Any, data: SearchData) -> PenaltySpace:
-    """The penalties that are searched."""
-    groups = () if data.grouped is None else data.grouped.names
-    return PenaltySpace.of(search.space, final, adapter, groups, step=step_to(search.estimator), total=data.total)
+    if search.callback is not None and not callable(search.callback):
+        raise TypeError(f"callback must be callable, got {search.callback!r}")
 
 
 def _options(search: Any, parameters: int) -> Options:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from joblib import hash as digest
 from sklearn.base import clone
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
@@ -28,12 +29,12 @@ from suffice.report.figures import Trace, changes
 from suffice.rows.given import counted, here, indexed, numbered
 from suffice.sklearn._final_fit import between, fitted_weights, solved
 from suffice.sklearn._preparation import in_place
-from suffice.sklearn._target import fitted_inside, inside, transforms_target, wrapped
 from suffice.sklearn.adapters import find_adapter
 from suffice.sklearn.measures import Predicted, compared_measures
 from suffice.sklearn.penalties import FeatureGroups, in_strength, kind_of, split_pipeline, strength
 from suffice.sklearn.scores import score_of
 from suffice.sklearn.splits import SearchData, Split
+from suffice.sklearn.target import fitted_inside, inside, transforms_target
 from suffice.solvers.solution import Solution
 
 ACCURACY = 1e-4  # of the folds' models, where the search's cannot be used
@@ -48,22 +49,24 @@ Data = dict[str, Any]
 
 @dataclass(frozen=True)
 class HeldOutFold:
-    """What a fold's model says about its held-out rows."""
+    """A fold's model, and what it says about its held-out rows."""
 
-    estimator: Any  # fitted, the last step of a pipeline
-    X: Any  # as the last step sees it
-    y: Any
-    weight: Array | None
-    solution: Solution
     split: Split
+    solution: Solution
+    weighted: bool
 
+    @cached_property
+    def predictor(self) -> tuple[Any, Any]:
+        return self.split.predictor(self.solution.x)
+
+    @cached_property
     def predicted(self) -> Predicted:
-        """In the target's own units."""
-        return Predicted.of(wrapped(self.split.target, self.estimator), self.X, self.split.given, self.weight)
+        return self.split.predicted(*self.predictor, self.weighted)
 
     def scored(self, scorer: Any) -> float:
-        weight = {} if self.weight is None else {"sample_weight": self.weight}
-        return float(scorer(self.estimator, self.X, self.y, **weight))
+        """As the loss has targets and weights."""
+        weight = {"sample_weight": self.split.weight} if self.weighted else {}
+        return float(scorer(*self.predictor, self.split.labels, **weight))
 
 
 class FittedSearch:
@@ -86,6 +89,7 @@ class FittedSearch:
         grouped = None if search.groups_of_features is None else FeatureGroups.of(search)
         self.data = SearchData(search.estimator, X, y, weight, grouped)
         self.classes, self.known = self.data.classes, getattr(search, "_fold_weights", None)
+        self.weighted = bool(np.any(weight != 1.0))
         if not numbered(X):
             self.data = self.data.sharing(self.splits)
 
@@ -105,11 +109,13 @@ class FittedSearch:
 
     def held_out(self) -> list[HeldOutFold]:
         """One model per fold at the best penalties, with what it has not seen: the search's own if the folds are."""
-        if self.known is not None and self.known.belong_to(self.splits):
+        if self.known is not None and self.known.rows == digest(self.splits):
             solutions = self.known.solutions
         else:
             solutions = [trained(one, self.search.best_penalties_, ACCURACY) for one in self.folds]
-        return [self._held(split, solution) for split, solution in zip(self.folds, solutions, strict=True)]
+        return [
+            HeldOutFold(split, solution, self.weighted) for split, solution in zip(self.folds, solutions, strict=True)
+        ]
 
     def held_out_with_defaults(self, until: float = math.inf) -> list[HeldOutFold]:
         """The same with scikit-learn's defaults of the parameters tuned; empty if that takes too long, or there are
@@ -124,12 +130,8 @@ class FittedSearch:
             left -= solution.steps
             if solution.certificate.radius > ROUGH * norm(solution.x):
                 return []
-            result.append(self._held(split, solution))
+            result.append(HeldOutFold(split, solution, self.weighted))
         return result
-
-    def _held(self, split: Split, solution: Solution) -> HeldOutFold:
-        weight = split.weight if np.any(self.data.weight != 1.0) else None
-        return HeldOutFold(*split.predictor(solution.x), split.labels, weight, solution, split)
 
     def allowed(self) -> int:
         """How many steps further models may take."""
@@ -260,33 +262,24 @@ def coefficients(search: Any, task: FittedSearch | None = None) -> Data:
     }
 
 
-def calibration(held: Sequence[HeldOutFold], classes: Any, labels: Any = None) -> Data:
+def calibration(held: Sequence[HeldOutFold], labels: Any = None) -> Data:
     """Predictions of rows not seen in training: curves of classes over probabilities or margins, or pairs for
     regression. Risks and times are not alike: nothing of survival."""
-    y = np.concatenate([np.asarray(one.y) for one in held])
-    accuracy = accuracy_of(one.solution for one in held)
-    if held[0].predicted().survival:
+    found = Predicted.joined([one.predicted for one in held])
+    y, classes, p, accuracy = found.y, found.classes, found.decided, accuracy_of(one.solution for one in held)
+    if found.survival:
         return {"kind": "survival", "accuracy": accuracy}
-    if classes is None:
-        predicted = np.concatenate([one.estimator.predict(one.X) for one in held])
+    told = {"samples": len(y), "accuracy": accuracy}
+    if classes is None or p is None:
         step = max(1, math.ceil(len(y) / MOST_POINTS))
-        return {
-            "kind": "regression",
-            "true": y[::step].astype(float),
-            "predicted": predicted[::step].astype(float),
-            "samples": len(y),
-            "accuracy": accuracy,
-        }
+        pairs = {"true": y[::step].astype(float), "predicted": found.predicted[::step].astype(float)}
+        return {"kind": "regression", **pairs, **told}
     names = [str(label) for label in (classes if labels is None else labels)]
-    kind = "reliability" if hasattr(held[0].estimator, "predict_proba") else "margins"
-    if kind == "reliability":
-        p = np.concatenate([one.estimator.predict_proba(one.X) for one in held])
-    else:
-        p = np.concatenate([one.estimator.decision_function(one.X) for one in held])
-        p = np.stack([-p, p], axis=1) if p.ndim == 1 else p
+    kind = "reliability" if hasattr(held[0].split.estimator, "predict_proba") else "margins"
+    p = np.stack([-p, p], axis=1) if p.ndim == 1 else p
     chosen = range(1, 2) if len(classes) == 2 else range(min(len(classes), MOST_CLASSES))
     curves = [_reliability(p[:, k], y == classes[k], names[k]) for k in chosen]
-    return {"kind": kind, "curves": curves, "samples": len(y), "classes": len(classes), "accuracy": accuracy}
+    return {"kind": kind, "curves": curves, "classes": len(classes), **told}
 
 
 def _reliability(p: Array, hit: Any, label: str) -> Data:
@@ -314,7 +307,7 @@ def measures(
     scorers = {search.optimised_scoring_: score_of(search.optimised_scoring_).scorer}
     if not transforms_target(search.estimator):  # whose models are compared for transformed targets
         scorers |= search.scorers_
-    told = {key: [one.predicted() for one in folds] for key, folds in both.items()}
+    told = {key: [one.predicted for one in folds] for key, folds in both.items()}
     main, again = search.held_out_.main, Predicted.joined(told["tuned"])
     folds = {key: [one.in_units(inverse).measured().get(main) for one in made] for key, made in told.items()}
     usual = Predicted.joined(told["default"]) if default else None

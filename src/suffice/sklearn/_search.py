@@ -60,10 +60,10 @@ from suffice.sklearn._final_fit import (
 from suffice.sklearn._penalty_search import PenaltySearch
 from suffice.sklearn._preparation import SearchPreparation, in_place, journal_of, prepared
 from suffice.sklearn._recorded import RecordedProblem, Tolerance, fold_losses
-from suffice.sklearn._target import fitted_inside, transformed, transforms_target
 from suffice.sklearn.adapters import find_adapter
 from suffice.sklearn.penalties import split_pipeline
 from suffice.sklearn.scores import score_of
+from suffice.sklearn.target import fitted_inside, transformed, transforms_target
 
 GLOBAL_EVALUATIONS = 2000  # of a global certificate
 SHARE_OF_CERTIFICATE = 0.8  # of max_seconds: when it ends at the latest
@@ -235,7 +235,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             count = 0 if journal is None else journal.evaluations
             held = f", {count} evaluations in the journal" if count else ""
             self._say(1, f"{', '.join(known.space.names)} by {len(known.folds)} folds" + held)
-            recorded = RecordedProblem(problem, journal, self._teller())
+            recorded = RecordedProblem(problem, journal, self._tell)
             search = PenaltySearch(
                 recorded, known.folds, known.space, known.options, self.initial, self.tolerance,
                 self.refit == "one_se", began,
@@ -294,19 +294,13 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self._say(1, f"{gap} after {made.evaluations} evaluations; {made.message}")
         return best
 
-    def _teller(self) -> Callable[[Record, Evaluation], object]:
-        if self.callback is not None and not callable(self.callback):
-            raise TypeError(f"callback must be callable, got {self.callback!r}")
-
-        def tell(record: Record, evaluation: Evaluation) -> None:
-            low, high = record.interval
-            loss = f"loss {record.cost:.6g} in [{low:.6g}, {high:.6g}]"
-            self._say(2, f"evaluation {record.number}, {record.purpose}: {loss}, {record.work:g} steps")
-            self._say(3, f"  of the folds: {', '.join(f'{loss:.6g}' for loss in fold_losses(evaluation))}")
-            if self.callback is not None:
-                self.callback(record)
-
-        return tell
+    def _tell(self, record: Record, evaluation: Evaluation) -> None:
+        low, high = record.interval
+        loss = f"loss {record.cost:.6g} in [{low:.6g}, {high:.6g}]"
+        self._say(2, f"evaluation {record.number}, {record.purpose}: {loss}, {record.work:g} steps")
+        self._say(3, f"  of the folds: {', '.join(f'{loss:.6g}' for loss in fold_losses(evaluation))}")
+        if self.callback is not None:
+            self.callback(record)
 
     def _say(self, level: int, text: str) -> None:
         if self.verbose >= level:
@@ -348,7 +342,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def plot_calibration(self, X: Any, y: Any, *, sample_weight: Any = None, groups: Any = None, ax: Any = None) -> Any:
         """Held-out predictions at the best penalties: a reliability curve, or against the truth for regression."""
         task = _report_data.FittedSearch(self, X, y, sample_weight, groups)
-        return plots.draw_calibration(_report_data.calibration(task.held_out(), task.classes), ax)
+        return plots.draw_calibration(_report_data.calibration(task.held_out()), ax)
 
     def plot_coefficients(self, ax: Any = None) -> Any:
         """The largest coefficients of `best_estimator_`, by name."""

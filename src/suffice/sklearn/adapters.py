@@ -162,18 +162,16 @@ class Objective:
 Reader = Callable[[Any, Any, Array], Objective]
 
 _ADAPTERS: dict[type, Any] = {}
-_BY_NAME: dict[str, Any] = {}  # of packages that need not be there: "package.Class"
 _READERS: dict[str, Reader] = {}
+ROWS: dict[str, Any] = {}  # of packages that need not be there: "package.Class"
 WITH_DERIVED = ("sklearn", "suffice")  # packages whose classes stand for those derived from them as well
 
-# The arguments of constructors that have been read here. For each class, those on which the minimiser depends (rows of
-# the table deal with all their values, or refuse them), then those that decide how it is found or reported. An argument
-# in neither list is new: nobody has read what it does, and any value but its default is refused by name. TAKEN has
-# arguments of which some values only are understood, whatever else the estimator is.
+# The arguments of constructors that have been read here. Of each class a row has those on which the minimiser depends
+# (`read`; rows deal with all their values, or refuse them), then those that decide how it is found or reported (`way`).
+# An argument in neither list is new: nobody has read what it does, and any value but its default is refused by name.
+# Of the arguments in `taken` some values only are understood, whatever else the estimator is.
 # What these mean is the same for all estimators: how far and how the solver goes, never whereto.
 EVERYWHERE = "copy_X max_iter n_jobs random_state tol verbose warm_start"
-READ: dict[str, tuple[str, str]] = {}
-TAKEN: dict[str, dict[str, tuple[Any, ...]]] = {}
 
 
 def name_of(kind: type) -> str:
@@ -212,59 +210,61 @@ def register_objective(estimator_class: type, reader: Reader) -> None:
 def objective_of(estimator: Any, y: Any, sample_weight: Array) -> Objective:
     """What this fitted estimator has minimised; `CannotTellError` if that is not known."""
     name = name_of(type(estimator))
-    refuse(name not in _READERS, f"the objective of {name} is not known (register_objective makes it so)")
+    row = ROWS.get(name)
+    reader = _READERS.get(name) or (row.objective if row is not None and row.use != "tuned" else None)
+    refuse(reader is None, f"the objective of {name} is not known (register_objective makes it so)")
     strange = misunderstood(estimator)
     refuse(strange is not None, str(strange))
     fit = getattr(type(estimator), "fit", None)
-    unweighted = name in READ and fit is not None and "sample_weight" not in inspect.signature(fit).parameters
+    unweighted = row is not None and fit is not None and "sample_weight" not in inspect.signature(fit).parameters
     reason = f"{name} was fitted without sample_weight, which its fit does not take: leave it out"
     refuse(unweighted and np.any(sample_weight != 1.0), reason)
-    return _READERS[name](estimator, y, sample_weight)
+    found: Objective = reader(estimator, y, sample_weight)  # type: ignore[misc]
+    return found
 
 
 def find_adapter(estimator: Any) -> Any:
     """The adapter of the estimator's class, or of the nearest class that it is derived from."""
-    own = type(estimator)
+    own, tuned = type(estimator), _tuned()
     for kind in own.__mro__:
         name = name_of(kind)
         if kind in _ADAPTERS:
             return _ADAPTERS[kind].of(estimator)
         if kind is own and name == f"sklearn.{kind.__name__}" and _nearest(kind.__name__):
             break  # LogisticRegressionCV is derived from what it tunes
-        if name in _BY_NAME and (kind is own or name.startswith(WITH_DERIVED)):
-            return _BY_NAME[name].of(estimator)
+        if name in tuned and (kind is own or name.startswith(WITH_DERIVED)):
+            return tuned[name].of(estimator)
     raise TypeError(_unknown(estimator))
 
 
+def _tuned() -> dict[str, Any]:
+    return {name: row for name, row in ROWS.items() if row.use != "certified"}
+
+
 # What people come with, and what does the same; ...CV stands for what it tunes.
-NEAREST = {
-    "LassoLars": "Lasso, the same model",
-    "LinearRegression": "Ridge, which has a penalty to tune",
-    "Perceptron": "LinearSVC",
-    "LinearSVR": "QuantileRegressor",
-    "SGDClassifier": "LogisticRegression for the log loss, LinearSVC for hinges, RidgeClassifier for squares",
-    "SGDRegressor": "ElasticNet, the same model for loss='squared_error'",
-    "BayesianRidge": "Ridge",
-    "ARDRegression": "Ridge with groups_of_features",
-    "HuberRegressor": "QuantileRegressor",
-    "TheilSenRegressor": "QuantileRegressor",
-    "RANSACRegressor": "QuantileRegressor",
-    "LassoLarsIC": "Lasso",
-    "OrthogonalMatchingPursuit": "Lasso",
-    "WeightedLasso": "suffice.sklearn.ElasticNetGLM(penalty_factors=...)",
-    "GeneralizedLinearRegressor": "suffice.sklearn.ElasticNetGLM, which has families and penalties",
-    "GeneralizedLinearEstimator": "suffice.sklearn.ElasticNetGLM, which has families and penalties",
-    "MCPRegression": "Lasso: the penalty of MCPRegression is not convex",
-    **dict.fromkeys(
-        ("CoxEstimator", "CoxPHFitter", "CoxPHSurvivalAnalysis", "CoxnetSurvivalAnalysis", "IPCRidge"),
-        "suffice.sklearn.ElasticNetGLM(family='cox')",
-    ),
+_INSTEAD = {
+    "Lasso, the same model": "LassoLars",
+    "Lasso": "LassoLarsIC OrthogonalMatchingPursuit",
+    "Lasso: the penalty of MCPRegression is not convex": "MCPRegression",
+    "ElasticNet, the same model for loss='squared_error'": "SGDRegressor",
+    "Ridge, which has a penalty to tune": "LinearRegression",
+    "Ridge": "BayesianRidge",
+    "Ridge with groups_of_features": "ARDRegression",
+    "QuantileRegressor": "HuberRegressor LinearSVR RANSACRegressor TheilSenRegressor",
+    "LinearSVC": "Perceptron",
+    "LogisticRegression for the log loss, LinearSVC for hinges, RidgeClassifier for squares": "SGDClassifier",
+    "suffice.sklearn.ElasticNetGLM(penalty_factors=...)": "WeightedLasso",
+    "suffice.sklearn.ElasticNetGLM, which has families and penalties": "GeneralizedLinearEstimator "
+    "GeneralizedLinearRegressor",
+    "suffice.sklearn.ElasticNetGLM(family='cox')": "CoxEstimator CoxPHFitter CoxPHSurvivalAnalysis IPCRidge "
+    "CoxnetSurvivalAnalysis",
 }
+NEAREST = {name: use for use, names in _INSTEAD.items() for name in names.split()}
 
 
 def _nearest(name: str) -> str:
     plain = name.removesuffix("CV")
-    tuned = plain != name and any(known.endswith(f".{plain}") for known in _BY_NAME)
+    tuned = plain != name and any(known.endswith(f".{plain}") for known in _tuned())
     return f"{plain}, which is what it tunes" if tuned else NEAREST.get(name) or NEAREST.get(plain, "")
 
 
@@ -275,7 +275,7 @@ def _unknown(estimator: Any) -> str:
     name = type(estimator).__name__
     classifies = isinstance(estimator, ClassifierMixin)
     wanted = ClassifierMixin if classifies else RegressorMixin
-    known = [one.short for one in _BY_NAME.values() if one.name.startswith("sklearn.") and one.classifies == classifies]
+    known = [one.short for one in _tuned().values() if one.name.startswith("sklearn.") and one.classifies == classifies]
     known += [kind.__name__ for kind in _ADAPTERS if issubclass(kind, wanted)]
     use = f"use {_nearest(name)}. " if _nearest(name) else ""
     tunes = f"SufficeSearchCV tunes {', '.join(known)}, and what register_adapter has made known"
@@ -285,15 +285,16 @@ def _unknown(estimator: Any) -> str:
 def misunderstood(estimator: Any) -> str | None:
     """The first argument whose value is not understood here, and the way out; None if there is none. Arguments that a
     derived class has added are its own affair."""
-    kind = next((one for one in type(estimator).__mro__ if name_of(one) in READ), None)
+    kind = next((one for one in type(estimator).__mro__ if name_of(one) in ROWS), None)
     if kind is None:
         return None
-    known = {*EVERYWHERE.split(), *" ".join(READ[name_of(kind)]).split()}
+    row = ROWS[name_of(kind)]
+    known = {*EVERYWHERE.split(), *row.read.split(), *row.way.split()}
     for name, parameter in inspect.signature(kind).parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
         value = getattr(estimator, name, parameter.default)
-        here, taken = f"{kind.__name__}({name}={value!r})", TAKEN.get(name_of(kind), {}).get(name)
+        here, taken = f"{kind.__name__}({name}={value!r})", row.taken.get(name)
         if name not in known and not _same(value, parameter.default):
             return (
                 f"{here} is new here, and may change what is minimised: use {name}={parameter.default!r}, its default"

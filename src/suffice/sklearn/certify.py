@@ -44,10 +44,10 @@ from suffice.report.formats import bound
 from suffice.rows.gram import same_bits
 from suffice.rows.rounding import gamma
 from suffice.sklearn._final_fit import OFF, solved
-from suffice.sklearn._target import transformed, transforms_target
 from suffice.sklearn.adapters import CannotTellError, Objective, name_of, objective_of, refuse
 from suffice.sklearn.folds import LinearFold, Softmax
 from suffice.sklearn.scores import SCORES
+from suffice.sklearn.target import transformed, transforms_target
 from suffice.solvers.certificate import Certificate, certify
 from suffice.solvers.problem import Composite
 
@@ -73,9 +73,8 @@ def certify_fit(estimator: Any, X: Any, y: Any, sample_weight: Any, *, max_steps
         d = fit.coef.shape[-1]
         if X.shape[1] != d:
             raise ValueError(f"X has {X.shape[1]} columns, and {type(model).__name__} was fitted to {d}")
-        refuse(
-            not (np.isfinite(fit.coef).all() and np.isfinite(fit.intercept).all()), "its coefficients are not finite"
-        )
+        finite = np.isfinite(fit.coef).all() and np.isfinite(fit.intercept).all()
+        refuse(not finite, "its coefficients are not finite")
         return _Judgement.of(fit, X, steps).report(model)
     except CannotTellError as reason:
         return FitReport.nothing(f"{reason}")
@@ -249,9 +248,8 @@ class _Judgement:
             return 0.0, 0.0
         model, b = self.fold.unpenalised, self.fit.intercept
         image = model.image(self.best)
-        reach = self.proof.radius + self.fold.design.margin_rounding(self.best) * norm(
-            self.best
-        )  # the image is rounded
+        rounding = self.fold.design.margin_rounding(self.best)  # of the image
+        reach = self.proof.radius + rounding * norm(self.best)
         if self.fit.psi is not None:
             apart = b - model.shift(image)[0]
             return apart, model.shift_within(self.best, image, reach) + 4.0 * EPS * abs(apart)

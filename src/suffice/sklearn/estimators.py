@@ -25,9 +25,8 @@ from sklearn.utils.class_weight import compute_class_weight
 from suffice.arrays import Array
 from suffice.models.margin_losses import LOGISTIC, SQUARED, Squared
 from suffice.rows.gram import as_array
-from suffice.sklearn import adapters
 from suffice.sklearn._structure import Columns, Structure
-from suffice.sklearn.adapters import SCORES_OF, SQUARES, Adapter, Fold, Objective, by_liblinear, refuse
+from suffice.sklearn.adapters import ROWS, SCORES_OF, SQUARES, Adapter, Fold, Objective, by_liblinear, refuse
 from suffice.sklearn.folds import Intercept, Learner, LinearFold, SeveralTargets
 from suffice.solvers.solution import Solution
 
@@ -85,6 +84,7 @@ class LinearEstimator(Adapter):
     puts: Puts = field(default_factory=dict)
     leaves: Leaves = field(default_factory=lambda: STEPS)
     use: Literal["tuned", "certified", "both"] = "both"
+    factor: str = "weights"  # the argument that has factors of the penalties, if there is one
 
     @property
     def classifies(self) -> bool:
@@ -202,7 +202,7 @@ class LinearEstimator(Adapter):
 
     def factors(self, estimator: Any) -> tuple[Any, Any]:
         """Of l1 and of l2, one for each feature or one for all."""
-        factors = getattr(estimator, "weights", None)
+        factors = getattr(estimator, self.factor, None)
         factors = 1.0 if factors is None else np.asarray(factors, dtype=np.float64)
         return factors, factors
 
@@ -327,11 +327,4 @@ def class_weighted(estimator: Any, y: Any, sample_weight: Array, by_rows: bool) 
 
 def make_known(*rows: Any) -> None:
     """Put rows into the table: for searches, for `suffice.certify`, and for their arguments."""
-    for row in rows:
-        adapters.READ[row.name] = row.read, row.way
-        if row.taken:
-            adapters.TAKEN[row.name] = dict(row.taken)
-        if row.use != "certified":
-            adapters._BY_NAME[row.name] = row
-        if row.use != "tuned":
-            adapters._READERS[row.name] = row.objective
+    ROWS.update({row.name: row for row in rows})

@@ -321,10 +321,6 @@ class Softmax(Learner):
     def score(self, fold: LinearFold, scoring: str, y: Array, v: Array) -> tuple[Any, float, float | None]:
         return SOFTMAX_SCORES[scoring], 1.0, None
 
-    def intercept(self, model: Any, w: Array) -> Array:
-        b: Array = model.shift(model.image(w))[0]
-        return b
-
     def free(self, b: Any) -> Any:
         """A constant added to all is free, and they sum to 0."""
         return b - b.mean()

@@ -34,6 +34,7 @@ from suffice.sklearn.adapters import Objective, refuse
 from suffice.sklearn.estimators import STEPS, Leaves, Regression, make_known, numbered
 from suffice.sklearn.folds import Hazards, Intercept
 from suffice.sklearn.measures import concordance
+from suffice.sklearn.splits import SearchData
 from suffice.solvers.solution import Outcome
 
 SPECIAL = ("offset", "exposure", "strata", "entry")  # parameters that name columns
@@ -138,24 +139,17 @@ class GLMRow(Regression):
 
     def structure(self, estimator: Any, features: int) -> Structure:
         factors, positive = self.factors(estimator)[0], np.asarray(estimator.positive)
-        known = factors.shape == (features,) and np.isfinite(factors).all() and (factors >= 0.0).all()
+        known = np.shape(factors) == (features,) and np.isfinite(factors).all() and (factors >= 0.0).all()
         if estimator.penalty_factors is not None and not known:
             raise ValueError(f"penalty_factors must be {features} finite, non-negative numbers, one for each feature")
         if positive.dtype != bool or positive.shape not in ((), (features,)):
             raise ValueError(f"positive must be True, False, or {features} bools, one for each feature")
         return Structure(factors, positive)
 
-    def learner(self, estimator: Any, y: Array, classes: Any) -> Any:
-        return self.loss(estimator)
-
     def fitted(self, estimator: Any, coef: Any, intercept: Any, classes: Any) -> Any:
         if estimator.family == "binomial":
             estimator.classes_ = classes
         return super().fitted(estimator, coef, float(intercept), classes)
-
-    def factors(self, estimator: Any) -> tuple[Any, Any]:
-        factors = np.array(1.0 if estimator.penalty_factors is None else estimator.penalty_factors, dtype=np.float64)
-        return factors, factors
 
     def penalties(self, estimator: Any, weights: Array) -> tuple[Any, Any]:
         of_l1, of_l2 = self.factors(estimator)
@@ -174,7 +168,7 @@ ROW = GLMRow(
     "suffice.ElasticNetGLM",
     "entry exposure family fit_intercept l1 l2 offset penalty_factors positive power strata theta "
     "ties",
-    strength=None, share=None, psi=loss_of, scorings=(), leaves=LEAVES,
+    strength=None, share=None, psi=loss_of, scorings=(), leaves=LEAVES, factor="penalty_factors",
 )  # fmt: skip
 make_known(ROW)
 
@@ -252,20 +246,12 @@ class ElasticNetGLM(BaseEstimator):  # type: ignore[misc]
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         if not weight.any():
             raise ValueError("sample_weight must not be all zero")
-        classes = None
         if labels:
             check_classification_targets(y)
-            classes = self.classes_ = np.unique(y)
-            if len(classes) < 2 or len(np.unique(y[weight > 0.0])) < 2:
-                raise ValueError(
-                    f"{type(self).__name__} needs samples of at least 2 classes in the data, but the data contains "
-                    f"only one class: {classes[0]!r}"
-                )
-        plain = adapter.prepared(self, self)
-        fold: Any = adapter.fold(plain, X, adapter.targets(plain, y, classes), weight, classes)
-        solution = solved(fold.at(l1=self.l1, l2=self.l2), fold.solver, self.tol, most=self.max_iter)
-        adapter.fitted(self, *fold.coefficients(solution.x), classes)
-        adapter.finish(self, fold, solution)
+        split = SearchData(adapter.prepared(self, self), X, y, weight).whole()
+        solution = solved(split.model.at(l1=self.l1, l2=self.l2), split.solver, self.tol, most=self.max_iter)
+        adapter.fitted(self, *split.model.coefficients(solution.x), split.classes)
+        adapter.finish(self, split.model, solution)
         size = norm(solution.x)
         if not self.coef_radius_ <= OFF * size and size > 0.0:
             why = "arithmetic allows no more" if solution.outcome is Outcome.PRECISION else "more iterations are needed"

@@ -178,13 +178,12 @@ def of_the_target_alone(parts: Sequence[tuple[Predicted, Any, Array | None]]) ->
     made = []
     for part, y, weight in parts:
         if part.classes is None:
-            guess = np.broadcast_to(np.average(y, axis=0, weights=weight), part.y.shape)
-            made.append(Predicted(part.y, guess, part.weight, alone=True, survival=part.survival))
-            continue
-        counts = [float(np.sum((y == label) * (1.0 if weight is None else weight))) for label in part.classes]
-        guess = np.full(len(part.y), part.classes[int(np.argmax(counts))])
-        shares = np.tile(np.array(counts) / sum(counts), (len(part.y), 1))
-        made.append(Predicted(part.y, guess, part.weight, part.classes, shares, alone=True))
+            guess, shares = np.broadcast_to(np.average(y, axis=0, weights=weight), part.y.shape), None
+        else:
+            counts = np.array([np.average(y == label, weights=weight) for label in part.classes])
+            guess = np.full(len(part.y), part.classes[int(np.argmax(counts))])
+            shares = np.tile(counts, (len(part.y), 1))
+        made.append(replace(part, predicted=guess, decided=shares, alone=True))
     return Predicted.joined(made)
 
 

@@ -33,9 +33,9 @@ from sklearn.pipeline import Pipeline
 
 from suffice.arrays import Array
 from suffice.evaluation import Evaluation
-from suffice.sklearn._target import inside, transforms_target
 from suffice.sklearn.adapters import Adapter, Fold, by_liblinear
 from suffice.sklearn.folds import FLOOR, LinearFold
+from suffice.sklearn.target import inside, transforms_target
 from suffice.solvers.problem import Composite
 from suffice.solvers.sensitivity import penalties_doubt
 from suffice.space import Space
@@ -107,20 +107,19 @@ class Penalised:
 
 def penalties(params: Mapping[str, float], ratio: float) -> dict[str, float]:
     """l1 and l2 of parameters that name both of them or one: the other follows by the ratio."""
-    if len(params) == 2:
-        return dict(params)
-    ((name, value),) = params.items()
-    if name == "l1":
-        return {"l1": value, "l2": value * (1.0 - ratio) / ratio if ratio > 0.0 else 0.0}
-    return {"l1": value * ratio / (1.0 - ratio) if ratio < 1.0 else 0.0, "l2": value}
+    return group_penalties(params, ratio, ("",))[0]
 
 
 def group_penalties(params: Mapping[str, float], ratio: float, groups: tuple[str, ...]) -> list[dict[str, float]]:
-    """l1 and l2 of every group: its own, else that of all groups, else what follows from its other one."""
+    """l1 and l2 of every group: its own, else that of all groups, else what follows from its other one by the ratio."""
     found = []
     for group in groups:
-        names = [(kind, name) for kind in PENALTIES for name in (kind, f"{kind}_{group}") if name in params]
-        found.append(penalties({kind: params[name] for kind, name in names}, ratio))
+        own = {kind: params[name] for kind in PENALTIES for name in (kind, f"{kind}_{group}") if name in params}
+        if "l1" not in own:
+            own["l1"] = own["l2"] * ratio / (1.0 - ratio) if ratio < 1.0 else 0.0
+        elif "l2" not in own:
+            own["l2"] = own["l1"] * (1.0 - ratio) / ratio if ratio > 0.0 else 0.0
+        found.append(own)
     return found
 
 
@@ -232,7 +231,6 @@ class PenaltySpace:
     space: Space
     groups: tuple[str, ...] = ()
     ours: frozenset[str] = frozenset()  # those that nothing is gained for beyond the ranges that data give
-    total: float | None = None  # N of the final fit, where the parameters are the estimator's own, and no penalties
 
     @classmethod
     def of(
@@ -298,20 +296,9 @@ class PenaltySpace:
 
     def penalties(self, evaluation: Evaluation) -> dict[str, float]:
         """All penalties by name."""
-        params = self.space.params(evaluation.point)
-        if self.total is not None:
-            return params
-        if not self.groups:
-            return penalties(params, self.ratio)
-        each = group_penalties(params, self.ratio, self.groups)
-        return {f"{kind}_{g}": own[kind] for kind in PENALTIES for g, own in zip(self.groups, each, strict=True)}
-
-    def words(self, adapter: Adapter, estimator: Any, evaluation: Evaluation, total: float) -> dict[str, float]:
-        """The parameters of a fit with weights that sum to `total`, in the estimator's words; the penalties themselves
-        for groups, which it has no words for."""
-        both = self.penalties(evaluation)
-        own = self.groups or self.total is not None
-        return both if own else adapter.params(estimator, both["l1"], both["l2"], total, self.names)
+        each = group_penalties(self.space.params(evaluation.point), self.ratio, self.groups or ("",))
+        names = [f"_{group}" for group in self.groups] or [""]
+        return {f"{kind}{name}": own[kind] for kind in PENALTIES for name, own in zip(names, each, strict=True)}
 
 
 # Words

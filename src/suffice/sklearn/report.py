@@ -58,7 +58,6 @@ def collect(
     stage("the regularisation path")
     path = _report_data.regularisation_path(task, until)
     stage("figures")
-    surfaces = getattr(search, "global_certificate_", None)  # where one was asked for
     found = {
         "format": FORMAT,
         "about": about,
@@ -70,34 +69,32 @@ def collect(
         "folds": search.n_splits_,
         "asked_scoring": search.asked_scoring_ if search.surrogate_ else None,
         "policy": search.result_.policy,
-        "best": {
-            "params": search.best_params_,
-            "penalties": search.best_penalties_,
-            "l2_floor": search.l2_floor_,
-            "score": search.best_score_,
-            "interval": search.score_interval_,
-            "message": search.result_.message,
-            "refit": search.refit,
-        },
+        "best": _best(search),
         "scoring": search.optimised_scoring_,
         "search": asdict(_report_data.course(search)),
         "purposes": search.cv_results_["purpose"],
         "measures": _report_data.measures(task, held, default, inverse, labels),
         "regularisation": path,
-        "calibration": _report_data.calibration(held, task.classes, labels),
+        "calibration": _report_data.calibration(held, labels),
         "coefficients": _report_data.coefficients(search, task),
-        "global": None
-        if surfaces is None
-        else {
-            "epsilon": surfaces.epsilon,
-            "message": surfaces.message,
-            "evaluations": surfaces.evaluations,
-            "ranges": surfaces.space.ranges,
-            "landscape": asdict(surfaces.landscape),
-        },
+        "global": _global(getattr(search, "global_certificate_", None)),
     }
     plain: Data = _plain(found, "data", 8)
     return plain
+
+
+def _best(search: Any) -> Data:
+    names = ("params", "penalties", "score")
+    best = {name: getattr(search, f"best_{name}_") for name in names} | {"interval": search.score_interval_}
+    return {**best, "l2_floor": search.l2_floor_, "message": search.result_.message, "refit": search.refit}
+
+
+def _global(found: Any) -> Data | None:
+    """What pictures show of a global certificate, where one was asked for."""
+    if found is None:
+        return None
+    told = {name: getattr(found, name) for name in ("epsilon", "message", "evaluations")}
+    return {**told, "ranges": found.space.ranges, "landscape": asdict(found.landscape)}
 
 
 def _plain(value: Any, where: str, depth: int) -> Any:

@@ -39,9 +39,10 @@ from suffice.losses import Loss
 from suffice.rows.blocks import Blocked
 from suffice.rows.given import Place, Shared, copies_matter, here, numbered, taken
 from suffice.rows.sums import Block, Chosen, Job
-from suffice.sklearn._target import fitted_target, transformed, transforms_target, wrapped
 from suffice.sklearn.adapters import Fold, find_adapter
+from suffice.sklearn.measures import Predicted
 from suffice.sklearn.penalties import FeatureGroups, Penalised, split_pipeline
+from suffice.sklearn.target import fitted_target, transformed, transforms_target, wrapped
 
 LARGE = 1 << 25  # bytes of X: folds of less are copies, which have a mean of their own and no rows that do not count
 EVERYTHING = slice(None)
@@ -50,12 +51,10 @@ STEPS = "StandardScaler, and steps with a method fit_rows"
 
 def numbers_of(splits: Sequence[tuple[Any, Any]], N: int) -> Array | None:
     """The fold that holds out every row; None where folds do not hold out every row once, and train on all others."""
-    numbers = np.full(N, -1.0)
+    numbers, all_rows = np.full(N, -1.0), np.arange(N)
     for k, (train, test) in enumerate(splits):
-        inside = np.zeros(N, dtype=np.intp)
-        np.add.at(inside, np.arange(N)[train], 1)
-        np.add.at(inside, np.arange(N)[test], 1)
-        if not (inside == 1).all() or (numbers[test] >= 0.0).any():
+        inside = np.concatenate([all_rows[train], all_rows[test]])
+        if not np.array_equal(np.sort(inside), all_rows) or (numbers[test] >= 0.0).any():
             return None
         numbers[test] = k
     return numbers if (numbers >= 0.0).all() else None
@@ -92,11 +91,8 @@ class OneCopy:
     def before(self, k: int | None) -> None:
         """Steps before the estimator: none."""
 
-    def training(self, k: int | None, s: Array) -> Shared:
-        return self.rows
-
-    def testing(self, k: int | None, v: Array) -> Shared:
-        return Shared(self.rows.X[self.held(k), ...], self.rows.shift)
+    def weighed(self, k: int | None, weights: Array, training: bool) -> Shared:
+        return self.rows if training else Shared(self.rows.X[self.held(k), ...], self.rows.shift)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,21 +135,14 @@ class InPlace:
         """The steps of fold k, fitted."""
         return self.steps[-1 if k is None else k]
 
-    def training(self, k: int | None, s: Array) -> Shared:
-        """Rows that fold k is trained on, with these weights of all rows."""
-        return self._weighed(k, s, complement=True)
-
-    def testing(self, k: int | None, v: Array) -> Shared:
-        """Rows that it is held against."""
-        return self._weighed(k, v, complement=False)
-
-    def _weighed(self, k: int | None, weights: Array, complement: bool) -> Shared:
+    def weighed(self, k: int | None, weights: Array, training: bool) -> Shared:
+        """Rows that fold k is trained on, or held against, with these weights of all rows."""
         X = self.matrices[-1 if k is None else k]
-        inside = np.ones(len(weights), dtype=bool) if k is None else (self.numbers == k) != complement
+        inside = np.ones(len(weights), dtype=bool) if k is None else (self.numbers == k) != training
         given: Any = weights
         if np.all(weights[inside] == weights[inside][0]):
             N, count = len(inside), int(inside.sum())
-            given = Chosen(N, N) if k is None else Chosen(N, count, self.there, k, complement)
+            given = Chosen(N, N) if k is None else Chosen(N, count, self.there, k, training)
         return Shared(X, np.zeros(X.shape[1]), given)
 
 
@@ -258,6 +247,10 @@ class Split:
         unit, none = (np.ones(1), 0.0) if margins.ndim == 1 else (np.eye(margins.shape[1]), np.zeros(margins.shape[1]))
         return self.adapter.fitted(clone(self.estimator), unit, none, self.classes), margins.reshape(len(margins), -1)
 
+    def predicted(self, fitted: Any, X: Any, weighted: bool) -> Predicted:
+        """What a `predictor` says, in the target's own units; `weighted`: whether weights of samples count."""
+        return Predicted.of(wrapped(self.target, fitted), X, self.given, self.weight if weighted else None)
+
     def scored(self, scorer: Any, w: Array) -> float:
         """The score of a model with these weights, for targets as they were given."""
         fitted, X = self.predictor(w)
@@ -316,9 +309,8 @@ class SearchData:
             source, shared = X_test, self.place.shared(X_train, EVERYTHING, bool(estimator.fit_intercept))
             X_train, X_test = shared, self.place.less(X_test, shared.shift)
         else:
-            X_train, X_test = (
-                check_array(part, accept_sparse=("csr", "csc"), dtype=np.float64) for part in (X_train, X_test)
-            )
+            kinds: Any = {"accept_sparse": ("csr", "csc"), "dtype": np.float64}
+            X_train, X_test = (check_array(part, **kinds) for part in (X_train, X_test))
         self._check(y[train], self.weight[train], self.weight[test], name)
         s = adapter.weights(estimator, y[train], self.weight[train], self.classes)
         made = self._made(estimator, before, X_train, y[train], s, X_test, y[test], self.weight[test])
@@ -334,7 +326,7 @@ class SearchData:
         self._check(y[train], weight[train], weight[held], name)
         s[train] = find_adapter(estimator).weights(estimator, y[train], weight[train], self.classes)
         v[held] = weight[held]
-        rows, held_out = self.one.training(k, s), self.one.testing(k, v)
+        rows, held_out = self.one.weighed(k, s, True), self.one.weighed(k, v, False)
         made = self._made(estimator, self.one.before(k), rows, y, s, held_out, y[held], weight[held])
         return replace(made, given=y[held], source=self.X, test=np.arange(len(y))[self.one.order][held])
 
@@ -342,18 +334,18 @@ class SearchData:
         self, estimator: Any, before: Any, rows: Any, y: Any, s: Array, held_out: Any, labels: Any, v: Array
     ) -> Split:
         adapter, classes = find_adapter(estimator), self.classes
-        model = adapter.fold(estimator, rows, adapter.targets(estimator, y, classes), s, classes)
-        made = Split(
-            model, adapter, estimator, before, classes, held_out, labels, adapter.targets(estimator, labels, classes), v
-        )
+        y, known = (adapter.targets(estimator, one, classes) for one in (y, labels))
+        model = adapter.fold(estimator, rows, y, s, classes)
+        made = Split(model, adapter, estimator, before, classes, held_out, labels, known, v)
         if self.grouped is None:
             return made
         return replace(made, groups=self.grouped.names, group=self.grouped.of_columns(before, rows.shape[1]))
 
     def _check(self, y: Any, weight: Array, held_out: Array, name: str) -> None:
         """Whether labels and weights of training rows, and weights of those held out, make a fold."""
-        if self.classes is not None and len(np.unique(y[weight > 0.0])) < 2:
-            raise ValueError(f"{name} has training samples, with sample_weight > 0, of one class only")
+        if self.classes is not None and len(present := np.unique(y[weight > 0.0])) < 2:
+            only = ", ".join(f"{label!r}" for label in present)
+            raise ValueError(f"{name} has training samples, with sample_weight > 0, of one class only: {only}")
         if not (weight.sum() > 0.0 and held_out.sum() > 0.0):
             raise ValueError(f"sample_weight is zero on all training or all held-out samples of {name}")
 

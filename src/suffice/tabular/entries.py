@@ -303,10 +303,10 @@ def columns_of(
     those that they turn out to have for the others."""
     found: list[tuple[Column, Form | None, str]] = []
     for name, blocks in zip(names, texts, strict=True):
-        known = forms.get(name)
-        found.append(
-            _guess(name, blocks, lines, delimiter) if known is None else (_as(name, blocks, lines, known), None, "")
-        )
+        if (known := forms.get(name)) is None:
+            found.append(_guess(name, blocks, lines, delimiter))
+        else:
+            found.append((_as(name, blocks, lines, known), None, ""))
         if found[-1][1] is None:
             blocks.clear()
     marks, made = {mark for _, _, mark in found} - {""}, []

@@ -30,10 +30,7 @@ from suffice import files
 from suffice.tabular.entries import TableError
 
 SAVED = ("model.skops", "model.joblib")
-TRUSTED = {
-    "numpy.dtype",
-    "suffice.sklearn.glm.ElasticNetGLM",
-}  # what skops does not know, and is harmless in our models
+TRUSTED = {"numpy.dtype", "suffice.sklearn.glm.ElasticNetGLM"}  # unknown to skops, and harmless in our models
 SCHEMA = 1 << 26  # bytes: some 250,000 levels of categories, and 1.5 GB of Python's objects at worst
 UNASKED = ("torch", "jax", "cupy", "dask", "ndonnx", "sparse")  # for which scikit-learn has a compatible namespace
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)

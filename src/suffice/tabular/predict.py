@@ -12,15 +12,15 @@ import copy
 import csv
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, Any, cast
 
 import numpy as np
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import FunctionTransformer
 
 from suffice.report import folder as places
 from suffice.sklearn.measures import Predicted
+from suffice.sklearn.target import fitted_inside, fitted_target, wrapped
 from suffice.tabular.entries import Array, TableError, listed, plural, quoted
 from suffice.tabular.model_file import blamed, load_file, model_file
 from suffice.tabular.preparation import RowsPreparation
@@ -31,13 +31,9 @@ from suffice.tabular.table import RECIPE, Recipe, Table
 from suffice.tabular.targets import OTHER, known_labels, plain
 
 
-def _pipeline(model: Any) -> Any:
-    return model.regressor_ if isinstance(model, TransformedTargetRegressor) else model
-
-
 def _frame_for(model: Any, table: Table) -> Any:
     """The columns that a fitted model asks for."""
-    names = [str(name) for name in _pipeline(model).feature_names_in_]
+    names = [str(name) for name in fitted_inside(model).feature_names_in_]
     if missing := [name for name in names if name not in table.names]:
         raise TableError(f"the table cannot be read as the model needs it: there is no {listed(missing)}")
     return table.frame(names)
@@ -45,7 +41,7 @@ def _frame_for(model: Any, table: Table) -> Any:
 
 def _new_levels(model: Any, X: Any, categorical: tuple[str, ...]) -> Iterator[str]:
     """Notes on levels that a fitted model has never seen."""
-    encoder = _pipeline(model)[:-1][0].named_transformers_.get("categorical")
+    encoder = fitted_inside(model)[:-1][0].named_transformers_.get("categorical")
     joined = [] if encoder is None else encoder.infrequent_categories_
     for k, name in enumerate(categorical if encoder is not None else ()):
         known, dropped = encoder.categories_[k], None if encoder.drop_idx_ is None else encoder.drop_idx_[k]
@@ -68,11 +64,7 @@ def finished(model: Any, problem: TableProblem) -> Any:
         model[-1].classes_ = np.array(problem.labels)  # 0 and 1 until now; predictions are taken from here
     if problem.log_target:
         whole = TransformedTargetRegressor(model, func=np.log, inverse_func=np.exp, check_inverse=False)
-        whole.regressor_ = model
-        whole.transformer_ = FunctionTransformer(np.log, np.exp, validate=True, check_inverse=False)
-        whole.transformer_.fit(np.exp(problem.y)[:, None])
-        whole._training_dim = 1
-        return whole
+        return wrapped(fitted_target(whole, np.exp(problem.y)), model)
     return model
 
 
@@ -128,16 +120,9 @@ def read_recipe(folder: Path) -> Recipe:
         raise ValueError(f"{folder / RECIPE} does not say how tables are read: {error}") from error
 
 
-class Predictions(NamedTuple):
-    """One row for every row of a table."""
-
-    names: list[str]
-    columns: list[Array]
-    notes: list[str]
-
-
-def predict(folder: Path, path: str, *, trust: bool = False) -> Predictions:
-    """What the model of a run's folder says of a table: classes with their probabilities, or numbers."""
+def predict(folder: Path, path: str, *, trust: bool = False) -> tuple[list[str], list[Array], list[str]]:
+    """What the model of a run's folder says of a table: names and columns of classes with their probabilities, or of
+    numbers, one for every row; and notes."""
     recipe, file = read_recipe(folder), model_file(folder)
     model = load_file(file, trust=trust)
     table = read_for(recipe, path)
@@ -148,7 +133,7 @@ def predict(folder: Path, path: str, *, trust: bool = False) -> Predictions:
         if hasattr(model, "predict_proba"):
             names += [f"probability of {plain(label)}" for label in model.classes_]
             columns += list(model.predict_proba(X).T)
-    return Predictions(names, columns, notes)
+    return names, columns, notes
 
 
 def write(file: IO[str], names: list[str], columns: list[Array]) -> None:

@@ -123,7 +123,7 @@ def pose(table: AnyTable, settings: Settings) -> TableProblem:
     splitter = StratifiedKFold if target.task == "classification" else KFold
     cv = splitter(settings.cv, shuffle=True, random_state=settings.seed)
     needs = tuple(dict.fromkeys([*parts, *origins.values()]))
-    recipe = Recipe(settings.target, needs, tuple(levels), table.reading).needed()
+    recipe = Recipe(settings.target, needs, tuple(levels), table.reading.of((*needs, settings.target)))
     return TableProblem(
         X, target.y, target.task, model, pipeline, dict.fromkeys(penalties), cv, tuple(numeric), tuple(levels),
         tuple(notes), recipe, special.get("weights"), target.labels, target.log, chosen,
@@ -222,11 +222,9 @@ class ColumnsOf:
     everything: tuple[str, ...]
 
     def __call__(self, names: list[str]) -> list[bool]:
-        by_length = sorted(self.everything, key=len, reverse=True)
-        return [self._origin(name, by_length) in self.columns for name in names]
+        return [self._origin(name) in self.columns for name in names]
 
-    def _origin(self, name: str, by_length: list[str]) -> str:
+    def _origin(self, name: str) -> str:
         bare = name.removeprefix("missingindicator_")
-        if name in self.everything or bare in self.everything:
-            return name if name in self.everything else bare
-        return next(column for column in by_length if name.startswith(f"{column}_"))
+        fit = (column for column in self.everything if column in (name, bare) or name.startswith(f"{column}_"))
+        return max(fit, key=lambda column: (column == name, column == bare, len(column)))

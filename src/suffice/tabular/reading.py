@@ -219,19 +219,16 @@ class _Rows:
     def records(self) -> Iterator[list[str]]:
         """Rows that are not empty."""
         reader = csv.reader(self.physical_lines(), delimiter=self.delimiter, strict=True, skipinitialspace=True)
-        while True:
-            self.pending = 0
-            try:
-                row = next(reader, None)
-            except csv.Error as error:
-                hint = " (is a closing quote missing?)" if re.search("field larger|unexpected end", str(error)) else ""
-                raise TableError(f"line {self.line}: {error}{hint}") from error
-            except UnicodeError as error:
-                raise TableError(f"line {self.line + 1} cannot be decoded: {error}") from error
-            if row is None:
-                return
-            if row:
-                yield row
+        try:
+            for row in reader:
+                self.pending = 0
+                if row:
+                    yield row
+        except csv.Error as error:
+            hint = " (is a closing quote missing?)" if re.search("field larger|unexpected end", str(error)) else ""
+            raise TableError(f"line {self.line}: {error}{hint}") from error
+        except UnicodeError as error:
+            raise TableError(f"line {self.line + 1} cannot be decoded: {error}") from error
 
     def columns(self) -> tuple[list[str], Array, list[list[str]], list[str]]:
         """Names, lines of the rows, for every column one string per block, and notes."""

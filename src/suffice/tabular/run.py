@@ -284,10 +284,7 @@ def execute(
     told = [shortened(str(item.message)) for item in caught]  # levels that a fold has not seen are no worry
     notes = [*problem.notes, *dict.fromkeys(text for text in told if "unknown categories" not in text)]
     outcome = TunedTable(problem, search, notes, folder, file, types, failures, seconds)
-    units: dict[str, Any] = {
-        "inverse": np.exp if problem.log_target else None,
-        "labels": problem.labels,
-    }  # the target's own
+    units: dict[str, Any] = {"inverse": np.exp if problem.log_target else None, "labels": problem.labels}  # its own
     outcome.attempt("measures", lambda: compared_measures(search.held_out_, search.baseline_, **units))
     try:
         with time_limit(until):
@@ -298,9 +295,8 @@ def execute(
                 most = min(time.monotonic() + max(seconds, REPORT_SECONDS), until)
                 outcome.attempt("page", lambda: _report(outcome, settings, units, most, stage))
     except TimeOver:
-        outcome.notes.append(
-            f"no time was left for all that follows the search: `suffice resume {folder}` makes up for it"
-        )
+        again = f"`suffice resume {folder}` makes up for it"
+        outcome.notes.append(f"no time was left for all that follows the search: {again}")
     outcome.total_seconds = time.monotonic() - began
     return outcome
 

@@ -22,55 +22,41 @@ FINAL_RADIUS = 1e-3  # of the box of logarithms: steps of a hundredth of a decad
 
 @dataclass(frozen=True)
 class NamedModel:
-    """What a model is for, in words, its estimator with the iterations that a final fit needs, and the penalties that
-    are tuned, over ranges that the data give."""
+    """What a model is, its estimator with the iterations that a final fit needs, and the penalties that are tuned, over
+    ranges that the data give."""
 
-    task: Task
-    words: str
+    name: str
     estimator: str  # of scikit-learn, or `ElasticNetGLM`
     params: Mapping[str, Any]
     penalties: tuple[str, ...] = ("l1", "l2")
 
+    @property
+    def words(self) -> str:
+        return f"{self.name}, {' and '.join(self.penalties)} penalty"
+
+    @property
+    def task(self) -> Task:
+        return "classification" if self.estimator in ("LogisticRegression", "LinearSVC") else "regression"
+
 
 _SAGA = {"solver": "saga", "max_iter": 5000}
+_FAMILIES = {
+    "gamma": "Gamma regression of positive numbers",
+    "tweedie": "Tweedie regression of costs, many of them 0",
+    "negative-binomial": "negative-binomial regression of counts",
+    "cox": "Cox's proportional hazards for times until an event",
+}
 MODELS = {
-    "logistic": NamedModel(
-        "classification", "logistic regression, l1 and l2 penalty", "LogisticRegression", {"l1_ratio": 0.5, **_SAGA},
-    ),
-    "logistic-l1": NamedModel(
-        "classification", "logistic regression, l1 penalty", "LogisticRegression", {"l1_ratio": 1.0, **_SAGA}, ("l1",),
-    ),
-    "logistic-l2": NamedModel(
-        "classification", "logistic regression, l2 penalty", "LogisticRegression", {"max_iter": 5000}, ("l2",),
-    ),
-    "svm": NamedModel(
-        "classification", "linear support vector machine, l2 penalty, two classes", "LinearSVC", {"max_iter": 10_000},
-        ("l2",),
-    ),
-    "elastic-net": NamedModel(
-        "regression", "linear regression, l1 and l2 penalty", "ElasticNet", {"max_iter": 50_000},
-    ),
-    "lasso": NamedModel("regression", "linear regression, l1 penalty", "Lasso", {"max_iter": 50_000}, ("l1",)),
-    "ridge": NamedModel("regression", "linear regression, l2 penalty", "Ridge", {}, ("l2",)),
-    "poisson": NamedModel(
-        "regression", "Poisson regression of counts, l2 penalty", "PoissonRegressor", {"max_iter": 1000}, ("l2",),
-    ),
-    "gamma": NamedModel(
-        "regression", "Gamma regression of positive numbers, l1 and l2 penalty", "ElasticNetGLM", {"family": "gamma"},
-    ),
-    "tweedie": NamedModel(
-        "regression", "Tweedie regression of costs, many of them 0, l1 and l2 penalty", "ElasticNetGLM",
-        {"family": "tweedie"},
-    ),
-    "negative-binomial": NamedModel(
-        "regression", "negative-binomial regression of counts, l1 and l2 penalty", "ElasticNetGLM",
-        {"family": "negative_binomial"},
-    ),
-    "cox": NamedModel(
-        "regression", "Cox's proportional hazards for times until an event, l1 and l2 penalty", "ElasticNetGLM",
-        {"family": "cox"},
-    ),
-}  # fmt: skip
+    "logistic": NamedModel("logistic regression", "LogisticRegression", {"l1_ratio": 0.5, **_SAGA}),
+    "logistic-l1": NamedModel("logistic regression", "LogisticRegression", {"l1_ratio": 1.0, **_SAGA}, ("l1",)),
+    "logistic-l2": NamedModel("logistic regression", "LogisticRegression", {"max_iter": 5000}, ("l2",)),
+    "svm": NamedModel("linear support vector machine of two classes", "LinearSVC", {"max_iter": 10_000}, ("l2",)),
+    "elastic-net": NamedModel("linear regression", "ElasticNet", {"max_iter": 50_000}),
+    "lasso": NamedModel("linear regression", "Lasso", {"max_iter": 50_000}, ("l1",)),
+    "ridge": NamedModel("linear regression", "Ridge", {}, ("l2",)),
+    "poisson": NamedModel("Poisson regression of counts", "PoissonRegressor", {"max_iter": 1000}, ("l2",)),
+    **{key: NamedModel(name, "ElasticNetGLM", {"family": key.replace("-", "_")}) for key, name in _FAMILIES.items()},
+}
 POSITIVE = ("gamma", "tweedie", "negative-binomial", "poisson")  # with a log link: targets must not be negative
 SIGNED = ("elastic-net", "lasso", "ridge", *POSITIVE)  # whose coefficients may be kept from being negative
 USUAL: dict[Task, str] = {"classification": "logistic", "regression": "elastic-net"}

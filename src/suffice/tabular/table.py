@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any
 
 from suffice.tabular.columns import Summary
 from suffice.tabular.entries import Array, Column, Form, notes_of, parts_of
-from suffice.tabular.settings import from_plain
 
 DELIMITERS = ",;\t|"
 RECIPE = "table.json"
@@ -42,13 +41,9 @@ class Reading:
         if self.delimiter not in list(DELIMITERS):
             raise ValueError(f"the delimiter cannot be {self.delimiter!r}")
 
-    def plain(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_plain(cls, plain: Any) -> Reading:
-        """A reading from a file; ValueError if it holds anything else."""
-        return cast(Reading, from_plain(cls, plain))
+    def of(self, names: Iterable[str]) -> Reading:
+        """With the forms of these columns, and no others."""
+        return Reading(self.delimiter, {name: self.forms[name] for name in names})
 
 
 @dataclass(frozen=True)
@@ -59,11 +54,6 @@ class Recipe:
     needs: tuple[str, ...]
     categorical: tuple[str, ...]
     reading: Reading
-
-    def needed(self) -> Recipe:
-        """With the forms of columns that are needed, and no others."""
-        forms = {name: self.reading.forms[name] for name in (*self.needs, self.target)}
-        return replace(self, reading=Reading(self.reading.delimiter, forms))
 
 
 @dataclass(frozen=True, eq=False)
