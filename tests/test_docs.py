@@ -164,11 +164,12 @@ INTERNAL = {"suffice.executors.find", "suffice.losses.norm_rounding"}
 def _public(module: str) -> Iterator[str]:
     imported = importlib.import_module(module)
     names = getattr(imported, "__all__", None)
-    for key, value in vars(imported).items():
+    for key in vars(imported) if names is None else names:  # some are imported when they are asked for
+        value = getattr(imported, key)
         if inspect.ismodule(value) or key.startswith("_"):
             continue
         own = getattr(value, "__module__", None) == module and (inspect.isclass(value) or inspect.isfunction(value))
-        if key in names if names is not None else own:
+        if names is not None or own:
             yield f"{module}.{key}"
 
 
