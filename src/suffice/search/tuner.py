@@ -52,8 +52,13 @@ class Search:
 
     @property
     def best(self) -> Sample | None:
-        """The result so far; None before the first evaluation."""
-        return self.ledger.better(self.strategy.current) if self.strategy.points else None
+        """The result so far: the evaluated point with the least proven upper bound of F, the incumbent if it is as
+        good; None before the first evaluation. It need not be the incumbent, which moves only if a step decreases F by
+        a share of what the model promised."""
+        if not self.strategy.points:
+            return None
+        best, current = self.ledger.best, self.strategy.current
+        return current if best is None or current.evaluation.interval[1] <= best.evaluation.interval[1] else best
 
     def decide(self) -> Search:
         """Think until an evaluation is pending or the search has ended."""
