@@ -245,35 +245,21 @@ def _ask_near(
 
 def _mend(state: Iterate, setting: Setting, short: bool = False) -> Iterate:
     """Bring a far point near, refresh a stale one, or else reduce rho."""
-    for mended in (_bring_near, _refresh):
-        asking = mended(state, setting, short)
-        if asking is not None:
-            return asking
-    return state if not short and state.delta > state.rho else _narrow(state, setting)
-
-
-def _bring_near(state: Iterate, setting: Setting, short: bool) -> Iterate | None:
-    t, distance = farthest(state.places, state.k)
-    if state.models.by_derivatives:
-        return None
-    if distance <= FAR * max(2.0 * state.delta, 10.0 * state.rho):
-        return None
-    radius = max(min(0.1 * distance, state.delta), state.rho)
-    u = improving_point(state.places, state.k, t, radius, *setting.box)
-    return _ask_near(state, Purpose.GEOMETRY, state.current, u, radius, setting, replaces=t)
-
-
-def _refresh(state: Iterate, setting: Setting, short: bool) -> Iterate | None:
     current, options = state.current, setting.options
+    t, distance = farthest(state.places, state.k)
+    if distance > FAR * max(2.0 * state.delta, 10.0 * state.rho):  # one of several: models are not by derivatives
+        radius = max(min(0.1 * distance, state.delta), state.rho)
+        u = improving_point(state.places, state.k, t, radius, *setting.box)
+        return _ask_near(state, Purpose.GEOMETRY, current, u, radius, setting, replaces=t)
+    needed = for_model(state.delta, current.evaluation, options)
     for t, point in enumerate(state.points):
-        needed = for_model(state.delta, current.evaluation, options)
         if achieved(point.evaluation, options) > needed and not exhausted(point, setting):
             # A short step stays short while delta falls to rho: what is needed there is asked for at once.
             radius = state.rho if short else state.delta
             within = askable(REFINEMENT * for_model(radius, current.evaluation, options), setting)
             pending = Pending(Purpose.REFINE_POINT, point.u, within, point.evaluation, t, refines=point)
             return replace(state, pending=pending)
-    return None
+    return state if not short and state.delta > state.rho else _narrow(state, setting)
 
 
 def _narrow(state: Iterate, setting: Setting) -> Iterate:
