@@ -127,16 +127,10 @@ def trust_region_step(g: Array, H: Array, delta: float, lower: Array, upper: Arr
     s = np.zeros(m)
     free = ~(((lower >= 0) & (g > 0)) | ((upper <= 0) & (g < 0)))
     for _ in range(3 * m + 5):
-        if free.all():
-            target, nu = ball_minimiser(g, H, delta)
-        elif free.any():
-            fixed = ~free
-            room = math.sqrt(max(delta**2 - float(s[fixed] @ s[fixed]), 0.0))
-            part, nu = ball_minimiser(g[free] + H[np.ix_(free, fixed)] @ s[fixed], H[np.ix_(free, free)], room)
-            target = s.copy()
-            target[free] = part
-        else:
-            target, nu = s, 0.0
+        fixed, target = ~free, s.copy()
+        room = math.sqrt(max(delta**2 - float(s[fixed] @ s[fixed]), 0.0)) if fixed.any() else delta
+        pull = g[free] + H[np.ix_(free, fixed)] @ s[fixed]
+        target[free], nu = ball_minimiser(pull, H[np.ix_(free, free)], room)
         inside = (lower <= target) & (target <= upper)
         if not inside.all():
             move = target - s
