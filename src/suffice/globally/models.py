@@ -90,10 +90,6 @@ class CertifiableFold:
     def intercept(self) -> bool:
         return self.model.intercept
 
-    def least_l2(self, low: Array) -> float:
-        """The least l2 of a box that begins at `low`, as low as rounding lets it be."""
-        return float(self.B[1] @ low) * (1.0 - 1e-14)
-
     @property
     def sparse(self) -> bool:
         """Whether there is an l1 penalty anywhere."""
