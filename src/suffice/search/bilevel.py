@@ -144,12 +144,6 @@ class BilevelProblem(Closing):
         max_steps = whole_number(max_steps, "max_steps", least=1)
         return self._other(max_steps=max_steps, _share=replace(self._share, max_steps=max_steps))
 
-    def over(self, space: Space) -> BilevelProblem:
-        """The same problem over another space of the same parameters; the executor is shared."""
-        if set(space.names) != set(self.space.names):
-            raise ValueError(f"space must have {', '.join(self.space.names)}, got {', '.join(space.names)}")
-        return self._other(space=space)
-
     def with_lower(self, lower: Sequence[LowerLevel]) -> BilevelProblem:
         """The same problem with other lower-level problems of the same parameters; the executor is shared."""
         return self._other(lower=tuple(lower), _share=replace(self._share, lower=tuple(lower)))
