@@ -293,10 +293,6 @@ def _look(state: Iterate, point: Sample, setting: Setting) -> Iterate:
     if not looks.better(state, point, setting):
         return _looked_in_vain(state.pooled(point), setting)
     radius = min(setting.options.initial_radius, norm(point.u - state.current.u))
-    return _begin_at(point, radius, state, setting)
-
-
-def _begin_at(point: Sample, radius: float, state: Iterate, setting: Setting) -> Iterate:
     first = first_points(point.u, radius, *setting.box, setting.options.seed)[1:]
     begun = replace(state, delta=radius, rho=radius, first=tuple(first)).looking(places=()).pooled(*state.points)
     if state.models.by_derivatives:
