@@ -62,7 +62,7 @@ def call(token: str, task: bytes, data: bytes | str | None = None) -> Any:
         _one_thread()
         drop(token.partition(":")[0])
         HELD[token] = pickle.loads(data) if isinstance(data, bytes) else _read_shared(Path(data))
-    elif not _at_home(token):  # a forked process was born with them
+    elif not token.partition(":")[0].endswith(f".{os.getpid()}"):  # a forked process was born with them
         _one_thread()
     try:
         answer = HELD[token].solve(pickle.loads(task))
@@ -71,10 +71,6 @@ def call(token: str, task: bytes, data: bytes | str | None = None) -> Any:
     except Exception as error:
         answer = Raised(error)
     return pack(answer)
-
-
-def _at_home(token: str) -> bool:
-    return token.partition(":")[0].endswith(f".{os.getpid()}")
 
 
 def drop(parent: str) -> None:
