@@ -77,7 +77,7 @@ def end_to_refine(current: Sample, k: int | None, trial: Trial, setting: Setting
     for purpose, point, t in sorted(ends, key=lambda end: -end[1].evaluation.error):
         if point.evaluation.error > T and not exhausted(point, setting):
             within = askable(refinement(point.evaluation, T, setting.options), setting)
-            return Pending(purpose, point.u, within, point.evaluation, t, refines=point)
+            return Pending(purpose, point.u, within, point.evaluation, t, refines=point, plan=trial.plan)
     return None
 
 

@@ -253,7 +253,6 @@ def _with_slope(refined: Sample, before: Sample) -> Sample:
 
 def _go_around(state: GradientSearch, plan: Plan | None, point: Sample) -> tuple[GradientSearch, Judged]:
     """There are no finite residuals, or no gradient, at the pending point: it is no place to go to."""
-    plan = plan if state.trial is None else state.trial.plan
     assert plan is not None
     delta = next_radius(-math.inf, plan.length, state.delta, LAST * state.rho)
     note = "there is no gradient" if point.evaluation.failure is None else ""

@@ -103,7 +103,7 @@ class Pending:
     warm: Evaluation | None = None
     replaces: int | None = None
     refines: Sample | None = None
-    plan: Plan | None = None  # of a step
+    plan: Plan | None = None  # of a step, or of the one that the refined point is an end of
     derivatives: bool = False
     below: float = math.inf
 

@@ -110,10 +110,7 @@ def _take_in(state: Iterate, pending: Pending, point: Sample, setting: Setting) 
         case Purpose.REFINE_INCUMBENT | Purpose.REFINE_POINT:
             assert pending.replaces is not None
             state = state.placed(point, pending.replaces)
-        case Purpose.REFINE_STEP:
-            assert state.trial is not None
-            state = replace(state, trial=Trial(point, state.trial.plan))
-        case Purpose.STEP:
+        case Purpose.STEP | Purpose.REFINE_STEP:
             assert pending.plan is not None
             state = replace(state, trial=Trial(point, pending.plan))
     return (state, None) if state.trial is None else _conclude(state, state.trial, setting)
@@ -130,7 +127,7 @@ def _go_around(state: Iterate, pending: Pending, point: Sample, setting: Setting
             return _looked_in_vain(state, setting), None
         case Purpose.TEST:
             return by_derivatives.give_up(state, setting), None
-    plan = pending.plan if state.trial is None else state.trial.plan
+    plan = pending.plan
     assert plan is not None
     delta = next_radius(-math.inf, plan.length, state.delta, state.rho)
     judged = Judged(Verdict.REJECTED, plan.predicted, state.current.u, point.u)
