@@ -109,12 +109,9 @@ class Space:
 
     def slopes(self, theta: Array) -> Array:
         """d parameter / d theta of every parameter, in the order of theta."""
-        values = zip(self.names, np.asarray(theta, dtype=np.float64).tolist(), strict=True)
-        return np.array([self._slope(name, value) for name, value in values])
-
-    def _slope(self, name: str, value: float) -> float:
-        scale = self.scales[name]
-        return math.log(10.0) * 10.0**value if scale == "log" else 2.0 * value if scale == "sqrt" else 1.0
+        values = zip(self.scales.values(), np.asarray(theta, dtype=np.float64).tolist(), strict=True)
+        slopes = (math.log(10.0) * 10.0**t if s == "log" else 2.0 * t if s == "sqrt" else 1.0 for s, t in values)
+        return np.array(list(slopes))
 
     def _theta(self, name: str, value: float) -> float:
         if value == math.inf or self.scales[name] == "linear":

@@ -68,6 +68,7 @@ class Contents:
     answers: int = 0
     places: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list), repr=False)
     whole: int = field(default=0, repr=False)
+    began: bytes = b""  # the digest of the header
     torn: int = 0  # bytes after the last good record
 
     @property
@@ -288,7 +289,7 @@ class Journal(Closing):
 
     def _open(self, lock: files.Lock) -> Contents:
         contents = self._read(to_change=True)
-        lock.check(self.path, self._lines.began)
+        lock.check(self.path, contents.began)
         files.remove_draft(self.path)
         return contents
 
@@ -302,7 +303,8 @@ class Journal(Closing):
                 f"{self.path} was cut short: it holds {contents.answers} evaluations of {contents.whole} that belong "
                 "together"
             )
-        contents.torn, self._places, self.evaluations = self._lines.torn, contents.places, contents.answers
+        contents.began, contents.torn = self._lines.began, self._lines.torn
+        self._places, self.evaluations = contents.places, contents.answers
         self._compact_from = 2 * self._lines.end + SLACK
         return contents
 

@@ -69,8 +69,7 @@ def lagrange_values(gradients: Array, points: Array, k: int, u: Array) -> Array:
 def first_points(u: Array, delta: float, lower: Array, upper: Array, seed: int | None) -> list[Array]:
     """u and m steps of length delta: along the axes, turned inward at a bound, or along a random orthogonal basis."""
     m = len(u)
-    noise = np.eye(m) if seed is None else np.random.default_rng(seed).standard_normal((m, m))
-    basis = np.linalg.qr(noise)[0].T if seed is not None else noise
+    basis = np.eye(m) if seed is None else np.linalg.qr(np.random.default_rng(seed).standard_normal((m, m)))[0].T
     points = [u]
     for direction in basis:
         ahead, behind = (np.clip(u + sign * delta * direction, lower, upper) for sign in (1.0, -1.0))
@@ -196,9 +195,8 @@ def ball_minimiser(g: Array, H: Array, delta: float) -> tuple[Array, float]:
             slope = float(np.sum(s[d > 0] ** 2 / d[d > 0]))
         guess = nu + (length - delta) / delta * length**2 / slope if slope > 0 else 0.5 * (low + high)
         nu = guess if low < guess < high else 0.5 * (low + high)
-    if (
-        abs(length - delta) > 1e-12 * delta and lam[0] < -tiny
-    ):  # the hard case: along the lowest curvature to the boundary
+    # The hard case: along the lowest curvature to the boundary.
+    if abs(length - delta) > 1e-12 * delta and lam[0] < -tiny:
         s[0] = math.copysign(math.sqrt(max(delta**2 - float(s[1:] @ s[1:]), 0.0)), -a[0])
     length = norm(s)
     if length > delta:

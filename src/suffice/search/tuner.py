@@ -266,11 +266,8 @@ class Tuner:
         may be handed out again."""
         needed = {id(one.solutions) for one in evaluations_of(self.search)}
         kept = (one if id(one.solutions) in needed else replace(one, solutions=()) for one in self._answers)
-        answers = {"answers": tuple(kept), "seconds": self.search.ledger.seconds}
-        return {
-            "format": STATE_FORMAT,
-            **{name: encode(value) for name, value in {**self.arguments, **answers}.items()},
-        }
+        known = {**self.arguments, "answers": tuple(kept), "seconds": self.search.ledger.seconds}
+        return {"format": STATE_FORMAT, **{name: encode(value) for name, value in known.items()}}
 
     @classmethod
     def from_state(
