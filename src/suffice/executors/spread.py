@@ -117,7 +117,6 @@ def write_shared(work: Work, folder: Path) -> None:
     """Pickle with the arrays next to it, where every process can map them."""
     buffers: list[pickle.PickleBuffer] = []
     text = pack(work, buffers.append)
-    (folder / "work").write_bytes(text)
     sizes = []
     with (folder / "arrays").open("wb") as file:
         for buffer in buffers:
@@ -125,17 +124,17 @@ def write_shared(work: Work, folder: Path) -> None:
             sizes.append((file.tell(), raw.nbytes))
             file.write(raw)
             file.write(bytes(-file.tell() % ALIGNMENT))
-    (folder / "sizes").write_bytes(pickle.dumps(sizes))
+    (folder / "work").write_bytes(pickle.dumps((text, sizes)))
 
 
 def _read_shared(folder: Path) -> Any:
-    sizes = pickle.loads((folder / "sizes").read_bytes())
+    text, sizes = pickle.loads((folder / "work").read_bytes())
     whole = memoryview(b"")
-    if sizes and (folder / "arrays").stat().st_size:
+    if (folder / "arrays").stat().st_size:
         with (folder / "arrays").open("rb") as file:
             whole = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     buffers = [whole[start : start + size] for start, size in sizes]
-    return pickle.loads((folder / "work").read_bytes(), buffers=buffers)
+    return pickle.loads(text, buffers=buffers)
 
 
 class WorkerError(RuntimeError):
