@@ -102,8 +102,7 @@ class CertifiableFold:
 
     def column_norms(self, E: Array) -> Array:
         """||diag(E)^(1/2) x_j|| of all columns."""
-        sums: Array = self.squares.T @ E
-        return np.sqrt(sums)
+        return np.asarray(np.sqrt(self.squares.T @ E))
 
     def columns(self, X: Any, S: Any) -> Array:
         """Columns S of X, dense, with one of ones if there is an intercept."""

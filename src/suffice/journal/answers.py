@@ -72,10 +72,6 @@ class Contents:
     torn: int = 0  # bytes after the last good record
 
     @property
-    def fingerprint(self) -> Mapping[str, str]:
-        return self.header["fingerprint"]  # type: ignore[no-any-return]
-
-    @property
     def history(self) -> tuple[Record, ...]:
         """The records of all evaluations, start by start."""
         return tuple(record for start in self.starts for record in start)
@@ -197,7 +193,7 @@ class Journal(Closing):
                 self._begin(lock, fingerprint, None)
             else:
                 contents = self._open(lock)
-                contents.refuse_changes(differences(contents.fingerprint, fingerprint))
+                contents.refuse_changes(differences(contents.header["fingerprint"], fingerprint))
                 contents.warn_of_versions()
         return self
 

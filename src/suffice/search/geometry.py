@@ -116,8 +116,7 @@ def improving_point(points: Array, k: int, t: int, delta: float, lower: Array, u
     flat, room = np.zeros((len(u), len(u))), (lower - u, upper - u)
     steps = [trust_region_step(sign * slope, flat, delta, *room) for sign in (-1.0, 1.0)]
     best = max(steps, key=lambda s: abs(float(slope @ s)))
-    moved: Array = np.clip(u + best, lower, upper)
-    return moved
+    return np.asarray(np.clip(u + best, lower, upper))
 
 
 def trust_region_step(g: Array, H: Array, delta: float, lower: Array, upper: Array) -> Array:
@@ -185,10 +184,7 @@ def ball_minimiser(g: Array, H: Array, delta: float) -> tuple[Array, float]:
         with np.errstate(divide="ignore", invalid="ignore"):
             s = np.where(d > 0, -a / d, 0.0)
         length = norm(s)
-        if length > delta:
-            low = nu
-        else:
-            high = nu
+        low, high = (nu, high) if length > delta else (low, nu)
         if abs(length - delta) <= 1e-12 * delta or high - low <= 1e-15 * high:
             break
         with np.errstate(over="ignore"):

@@ -155,11 +155,9 @@ class GradientSearch:
                 state = replace(state, points=(*state.points[:-1], _with_slope(point, state.current)))
             case _ if point.evaluation.failure is not None or (pending.purpose is Purpose.STEP and not sloped):
                 return _go_around(state, pending.plan, point)
-            case Purpose.REFINE_STEP:
-                assert state.trial is not None
-                state = replace(state, trial=Trial(_with_slope(point, state.trial.point), state.trial.plan))
             case _:
                 assert pending.plan is not None
+                point = point if state.trial is None else _with_slope(point, state.trial.point)
                 state = replace(state, trial=Trial(point, pending.plan))
         return _conclude(state, state.trial, setting) if state.trial is not None else (state, None)
 

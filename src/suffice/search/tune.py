@@ -140,7 +140,8 @@ def _taken_up(
             raise ValueError("there must be a start")
     except NONSENSE as error:
         raise JournalError(f"the journal {contents.path} cannot be understood: {shortened(error)}") from error
-    contents.refuse_changes(_changed_options(before, options) + differences(contents.fingerprint, fingerprint))
+    known = contents.header["fingerprint"]
+    contents.refuse_changes(_changed_options(before, options) + differences(known, fingerprint))
     return tuners, listed, before
 
 

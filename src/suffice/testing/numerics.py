@@ -217,8 +217,7 @@ def _steepest(loss: Loss, w: Array, size: float) -> Array:
     base = loss.at(w).residual
     directions = np.eye(w.size) if w.size <= 200 else np.random.default_rng(1).standard_normal((200, w.size))
     slopes = np.array([(loss.at(w + h * direction).residual - base) / h for direction in directions])
-    gradient: Array = slopes @ directions
-    return gradient
+    return np.asarray(slopes @ directions)
 
 
 def check_objective(
