@@ -144,9 +144,9 @@ def test_every_true_cost_lies_in_the_interval_of_blocks(seed, blocks):
         ([1.0, -math.inf], [0.0, 0.0], 0, "residuals are not all finite"),
         ([1.0, 2.0], [0.0, -1e-9], 0, "errors must be non-negative numbers"),
         ([1.0, 2.0], [math.nan, 0.0], 0, "errors must be non-negative numbers"),
-        ([1.0, 2.0], [0.0, 0.0], -1, "work must be finite and non-negative"),
-        ([1.0, 2.0], [0.0, 0.0], math.nan, "work must be finite and non-negative"),
-        ([1.0, 2.0], [0.0, 0.0], math.inf, "work must be finite and non-negative"),
+        ([1.0, 2.0], [0.0, 0.0], -1, "work must be non-negative and finite"),
+        ([1.0, 2.0], [0.0, 0.0], math.nan, "work must be non-negative and finite"),
+        ([1.0, 2.0], [0.0, 0.0], math.inf, "work must be non-negative and finite"),
     ],
 )
 def test_complaints_say_what_is_unusable(residuals, errors, work, complaint):

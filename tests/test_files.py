@@ -158,9 +158,9 @@ def test_a_link_that_appears_after_the_look_is_refused_all_the_same(run, victim,
     (run / "lock").symlink_to(victim)
     look, looks = files.present, []
 
-    def late(path):
+    def late(path, **how):
         looks.append(path)
-        return True if len(looks) <= 2 else look(path)  # nothing to be seen before the file is opened
+        return True if len(looks) <= 2 else look(path, **how)  # nothing to be seen before the file is opened
 
     monkeypatch.setattr(files, "present", late)
     with pytest.raises(JournalError, match="lock is a symbolic link"):

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.arrays import EPS, TINY, Array, frozen, norm
+from suffice.arrays import EPS, TINY, Array, frozen, norm, positive
 from suffice.lazy import cached_property
 
 
@@ -142,11 +142,10 @@ class Evaluation:
         """What an oracle has done wrong, or None."""
         if self.failure is None and (np.isnan(self.e).any() or (self.e < 0).any()):
             return f"errors must be non-negative numbers, got {self.e.tolist()}"
-        if self.failure is None and self.distance is not None:
-            known = isinstance(self.distance, int | float | np.integer | np.floating)
-            if not (known and self.distance >= 0):
-                return f"distance must be a non-negative number, got {self.distance!r}"
-        number = isinstance(self.work, int | float | np.integer | np.floating)
-        if not (number and math.isfinite(self.work) and self.work >= 0):
-            return f"work must be finite and non-negative, got {self.work!r}"
+        try:
+            positive(self.work, "work", zero=True)
+            if self.failure is None and self.distance is not None:
+                positive(self.distance, "distance", zero=True, infinite=True)
+        except (TypeError, ValueError) as error:
+            return str(error)
         return None

@@ -51,10 +51,11 @@ class JournalError(RuntimeError):
     """The files of a run cannot be written, read or continued; the message says why."""
 
 
-def present(path: Path) -> bool:
-    """Whether a regular file is there; anything else under that name is refused."""
+def present(path: Path, *, links: bool = False) -> bool:
+    """Whether a regular file is there, or with `links` a symbolic link to one; anything else under that name is
+    refused."""
     try:
-        found = os.lstat(path)
+        found = os.stat(path) if links else os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         return False
     if not stat.S_ISREG(found.st_mode):
@@ -69,15 +70,11 @@ def _complaint(path: Path, mode: int) -> str:
 
 def open_regular(path: Path, flags: int = os.O_RDONLY, *, links: bool = False) -> int:
     """A descriptor of a regular file. `links`: the path is the user's own, and may be a symbolic link."""
-    if not links:
-        present(path)  # before it is opened, since opening alone may do something to a device
-    elif not stat.S_ISREG((found := os.stat(path)).st_mode):
-        raise JournalError(_complaint(path, found.st_mode))
+    present(path, links=links)  # before it is opened, since opening alone may do something to a device
     try:
         handle = os.open(path, flags | _QUIETLY | (0 if links else _NO_LINKS), 0o666)
     except OSError:
-        if not links:
-            present(path)  # it has become something else in between
+        present(path, links=links)  # it has become something else in between
         raise
     mode = os.fstat(handle).st_mode
     if not stat.S_ISREG(mode):

@@ -48,12 +48,9 @@ class Space:
             self.ranges[name], self.scales[name] = (lower, upper), scale
 
     def __repr__(self) -> str:
-        shown = (f"{name}={self._given(name)!r}" for name in self.ranges)
-        return f"Space({', '.join(shown)})"
-
-    def _given(self, name: str) -> tuple[float | str, ...]:
-        ends, scale = self.ranges[name], self.scales[name]
-        return ends if scale == _usual(ends[0]) else (*ends, scale)
+        given = ((*ends, self.scales[name]) for name, ends in self.ranges.items())
+        shown = (one[:2] if one[2] == _usual(one[0]) else one for one in given)
+        return f"Space({', '.join(f'{name}={ends!r}' for name, ends in zip(self.ranges, shown, strict=True))})"
 
     def __len__(self) -> int:
         return len(self.ranges)
@@ -66,11 +63,6 @@ class Space:
     def logarithmic(self, name: str) -> bool:
         """Whether this parameter is searched on a logarithmic scale, without a linear end."""
         return self.scales[name] == "log" and self.ranges[name][0] > 0.0
-
-    def _least(self, name: str) -> float:
-        """What the scale can take at least."""
-        scale = self.scales[name]
-        return min(LEAST[scale], self.ranges[name][0]) if scale == "log" else LEAST[scale]
 
     def _unit(self, name: str) -> float:
         """What is added to a parameter before its logarithm is taken."""
@@ -89,7 +81,7 @@ class Space:
         if missing or unknown:
             raise ValueError(f"parameters must be {', '.join(self.names)}, got {', '.join(map(str, params)) or 'none'}")
         for name, value in params.items():
-            if not math.isfinite(value) or value < self._least(name):
+            if not math.isfinite(value) or value < min(LEAST[self.scales[name]], self.ranges[name][0]):
                 kind = {"log": "positive and finite", "sqrt": "non-negative and finite"}.get(
                     self.scales[name], "finite"
                 )
@@ -117,12 +109,9 @@ class Space:
 
     def slopes(self, theta: Array) -> Array:
         """d parameter / d theta of every parameter, in the order of theta."""
-        values = zip(self.names, np.asarray(theta, dtype=np.float64).tolist(), strict=True)
-        return np.array([self._slope(name, value) for name, value in values])
-
-    def _slope(self, name: str, value: float) -> float:
-        scale = self.scales[name]
-        return math.log(10.0) * 10.0**value if scale == "log" else 2.0 * value if scale == "sqrt" else 1.0
+        values = zip(self.scales.values(), np.asarray(theta, dtype=np.float64).tolist(), strict=True)
+        slopes = (math.log(10.0) * 10.0**t if s == "log" else 2.0 * t if s == "sqrt" else 1.0 for s, t in values)
+        return np.array(list(slopes))
 
     def _theta(self, name: str, value: float) -> float:
         if value == math.inf or self.scales[name] == "linear":

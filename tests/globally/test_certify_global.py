@@ -46,14 +46,14 @@ def one_fold(kind, l1=0.0, l2=1.0, seed=0, ends=(1e-4, 1e2), **kwargs):
     return suffice.BilevelProblem([OnePenalty(lower, l1, l2)], [held], space=suffice.Space(strength=(*ends, "log")))
 
 
-def two_penalties(kind="squares", folds=2, ends=(1e-3, 10.0)):
+def two_penalties(kind="squares", folds=2, l1=(1e-3, 10.0), l2=(1e-3, 10.0)):
     lower, held = [], []
     for seed in range(folds):
         X, y = data(seed, logistic=kind != "squares")
         n = len(y) // 2
         lower.append((problems.ElasticNet if kind == "squares" else problems.ElasticNetLogistic)(X[:n], y[:n]))
         held.append(LOSSES[kind](X[n:], y[n:]))
-    return suffice.BilevelProblem(lower, held, space=suffice.Space(l1=ends, l2=ends))
+    return suffice.BilevelProblem(lower, held, space=suffice.Space(l1=l1, l2=l2))
 
 
 def false_proofs(problem, made, points, seed=0):
@@ -93,7 +93,7 @@ def test_one_penalty_is_certified_and_f_lies_where_it_is_proven_to(name):
 
 @pytest.mark.parametrize("kind", ["squares", "logistic"])
 def test_two_penalties_are_certified_and_f_lies_where_it_is_proven_to(kind):
-    problem = two_penalties(kind, ends=(1e-2, 10.0))
+    problem = two_penalties(kind, l1=(1e-2, 10.0), l2=(1e-2, 10.0))
     made = suffice.certify_global(problem, 0.1, options=suffice.GlobalOptions(max_evaluations=600))
     assert made.success, made.message
     assert false_proofs(problem, made, 20) == []
@@ -163,7 +163,7 @@ def test_what_is_proven_of_endless_ranges_holds_after_any_budget(kind, budget):
         ranges = [{"l1": (low, math.inf), "l2": (other, math.inf)} for other in BEGINNINGS]
         ranges += [{"l1": (low, math.inf), "l2": (1e-2, 1.0)}, {"l1": (1e-2, 1.0), "l2": (low, math.inf)}]
         for ends in ranges:
-            problem = two_penalties(kind, 1).over(suffice.Space(**ends))
+            problem = two_penalties(kind, 1, **ends)
             made = suffice.certify_global(problem, 0.01, options=suffice.GlobalOptions(**budget))
             assert 0.0 <= made.lower <= made.upper < math.inf
             assert all(math.isfinite(value) for value in made.params.values())
@@ -184,7 +184,7 @@ def test_one_endless_penalty_is_bounded_by_one_look(low, shares, most):
 
 
 def test_cells_that_floats_cannot_cut_end_the_search():
-    problem = two_penalties("squares", 1).over(suffice.Space(l1=(1e-3, 1.0), l2=(1e306, math.inf)))
+    problem = two_penalties("squares", 1, l1=(1e-3, 1.0), l2=(1e306, math.inf))
     made = suffice.certify_global(problem, 1e-9, options=suffice.GlobalOptions(max_evaluations=60))
     assert made.lower <= made.upper < math.inf
     assert all((cell.low < math.inf).all() for cell in made.cells)

@@ -8,7 +8,7 @@ from sklearn.linear_model import lars_path
 
 import suffice
 from suffice import losses, problems
-from suffice.globally.homotopy import linear, paths, segments
+from suffice.globally.homotopy import cells, linear, paths, segments
 from suffice.globally.models import folds_of
 from suffice.solvers.problem import Composite
 
@@ -86,7 +86,7 @@ def test_what_a_segment_claims_does_not_rest_on_its_weights(monkeypatch):
     at = module.Segment.at
     for k, wrong in enumerate((1.0, 1.01)):
         monkeypatch.setattr(module.Segment, "at", lambda self, t, wrong=wrong: wrong * at(self, t))
-        right[k] = list(paths(folds, 1e-2, 1.0).cells(1e-2, 1.0))
+        right[k] = list(cells(paths(folds, 1e-2, 1.0), 1e-2, 1.0))
     assert max(surface.slack for _, surface in right[0]) < 1e-6
     for box, surface in right[1]:
         F = exact(problem, box.centre)[0]
@@ -102,11 +102,10 @@ def test_equal_columns_end_the_path_and_nothing_is_claimed_beyond():
     problem = suffice.BilevelProblem(
         [Lasso(X[:20], y[:20])], [losses.SquaredError(X[20:], y[20:])], space=suffice.Space(strength=(1e-3, 10.0))
     )
-    known = paths(folds_of(problem), 1e-3, 10.0)
-    cells = list(known.cells(1e-3, 10.0))
-    assert cells[0][0].low[0] == 1e-3 and cells[-1][0].high[0] == 10.0  # all of the range, in order
-    assert all(one.high[0] == other.low[0] for (one, _), (other, _) in itertools.pairwise(cells))
-    assert np.isfinite(cells[-1][1].slack)
+    found = list(cells(paths(folds_of(problem), 1e-3, 10.0), 1e-3, 10.0))
+    assert found[0][0].low[0] == 1e-3 and found[-1][0].high[0] == 10.0  # all of the range, in order
+    assert all(one.high[0] == other.low[0] for (one, _), (other, _) in itertools.pairwise(found))
+    assert np.isfinite(found[-1][1].slack)
 
 
 def test_a_minimum_that_is_known_before_needs_no_look():

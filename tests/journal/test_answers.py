@@ -305,7 +305,7 @@ NONSENSE = [
         "shape",
     ),
     (5, (*ANSWER, "answer", "fields", "residuals"), {"tuple": ["a", 2.0]}, "could not convert"),
-    (5, (*ANSWER, "answer", "fields", "work"), -1, "work must be finite and non-negative"),
+    (5, (*ANSWER, "answer", "fields", "work"), -1, "work must be non-negative and finite"),
     (5, (*ANSWER, "answer"), {"tuple": []}, "Evaluation"),
 ]
 

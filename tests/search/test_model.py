@@ -13,7 +13,7 @@ def model_of(points, residuals, k, old=None, old_residuals=None):
     basis = linear_basis(points, k)
     if old is None or not len(old):
         return fit(basis, k, residuals, np.empty((0, 0)))
-    return fit(quadratic_basis(basis, k, points[k], old), k, residuals, old_residuals)
+    return fit(quadratic_basis(basis, k, points, old), k, residuals, old_residuals)
 
 
 class Quadratics:

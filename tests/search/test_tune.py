@@ -604,7 +604,7 @@ FAULTS = {
     "another theta": (answer(shift=1e-9), "another theta"),
     "negative error": (answer(errors=[0.0, -1e-3, 0.0]), "errors must be non-negative"),
     "NaN error": (answer(errors=[0.0, math.nan, 0.0]), "errors must be non-negative"),
-    "negative work": (answer(work=-1), "work must be finite and non-negative"),
+    "negative work": (answer(work=-1), "work must be non-negative and finite"),
     "None": (lambda *_: None, "an Evaluation was expected, got NoneType"),
     "a bare array": (lambda theta, within, warm: monotone(theta), "an Evaluation was expected, got ndarray"),
     "StopIteration": (lambda *_: next(iter(())), "StopIteration"),

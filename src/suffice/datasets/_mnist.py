@@ -59,7 +59,7 @@ def load_mnist(part: Part = "tuning", pixels: Pixels = "raw") -> Mnist:
     """
     if part not in ("tuning", "validation"):
         raise ValueError(f"part must be 'tuning' or 'validation', got {part!r}")
-    _check_pixels(pixels)
+    scale = _scale(pixels)
     content = _ARCHIVE.read_bytes()
     digest = hashlib.sha256(content).hexdigest()
     if digest != _SHA256:
@@ -69,7 +69,7 @@ def load_mnist(part: Part = "tuning", pixels: Pixels = "raw") -> Mnist:
     first = 0 if part == "tuning" else 1
     train = slice(5000 * first, 5000 * (first + 1))
     test = slice(10_000 + 1000 * first, 10_000 + 1000 * (first + 1))
-    return _assemble(X[train], y[train], X[test], y[test], pixels)
+    return _assemble(X[train], y[train], X[test], y[test], scale)
 
 
 def load_mnist_full(folder: str | os.PathLike[str], pixels: Pixels = "raw") -> Mnist:
@@ -79,7 +79,7 @@ def load_mnist_full(folder: str | os.PathLike[str], pixels: Pixels = "raw") -> M
     `.gz`. `pixels` are as in `load_mnist`. FileNotFoundError with the names of those that are missing; ValueError if a
     file is damaged, or images and labels differ in number.
     """
-    _check_pixels(pixels)
+    scale = _scale(pixels)
     folder = Path(folder)
     paths = {name: path for name in IDX_FILES for path in (folder / f"{name}.gz", folder / name) if path.is_file()}
     missing = [name for name in IDX_FILES if name not in paths]
@@ -89,7 +89,7 @@ def load_mnist_full(folder: str | os.PathLike[str], pixels: Pixels = "raw") -> M
     for kind, X, y in (("training", X_train, y_train), ("test", X_test, y_test)):
         if len(X) != len(y):
             raise ValueError(f"{folder} has {len(X)} {kind} images but {len(y)} {kind} labels")
-    return _assemble(X_train, y_train, X_test, y_test, pixels)
+    return _assemble(X_train, y_train, X_test, y_test, scale)
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
@@ -112,15 +112,15 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
 
 
-def _check_pixels(pixels: str) -> None:
+def _scale(pixels: str) -> float:
     if pixels not in ("raw", "unit"):
         raise ValueError(f"pixels must be 'raw' or 'unit', got {pixels!r}")
+    return 255.0 if pixels == "unit" else 1.0
 
 
 def _assemble(
-    X_train: NDArray[Any], y_train: NDArray[Any], X_test: NDArray[Any], y_test: NDArray[Any], pixels: Pixels
+    X_train: NDArray[Any], y_train: NDArray[Any], X_test: NDArray[Any], y_test: NDArray[Any], scale: float
 ) -> Mnist:
-    scale = 255.0 if pixels == "unit" else 1.0
     return Mnist(
         X_train=X_train.reshape(len(X_train), -1) / scale,
         y_train=y_train.astype(np.int64),

@@ -64,7 +64,7 @@ class Dask(Spread):
             # A task, not scattered data: those would be gone for good with the worker that holds them.
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about its size: it travels once
-                self._data = self.client.submit(_itself, pack(self._work), pure=False)
+                self._data = self.client.submit(bytes, pack(self._work), pure=False)
         return _as_future(self.client.submit(call, self._token, task, self._data, pure=False))  # once to each worker
 
     def width(self) -> int:
@@ -94,10 +94,6 @@ class Dask(Spread):
         if self._own and self._client is not None:
             self._client.close()
             self._client = None
-
-
-def _itself(data: bytes) -> bytes:
-    return data
 
 
 def _as_future(inner: Any) -> Future[Any]:

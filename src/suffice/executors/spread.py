@@ -62,7 +62,7 @@ def call(token: str, task: bytes, data: bytes | str | None = None) -> Any:
         _one_thread()
         drop(token.partition(":")[0])
         HELD[token] = pickle.loads(data) if isinstance(data, bytes) else _read_shared(Path(data))
-    elif not _at_home(token):  # a forked process was born with them
+    elif not token.partition(":")[0].endswith(f".{os.getpid()}"):  # a forked process was born with them
         _one_thread()
     try:
         answer = HELD[token].solve(pickle.loads(task))
@@ -71,10 +71,6 @@ def call(token: str, task: bytes, data: bytes | str | None = None) -> Any:
     except Exception as error:
         answer = Raised(error)
     return pack(answer)
-
-
-def _at_home(token: str) -> bool:
-    return token.partition(":")[0].endswith(f".{os.getpid()}")
 
 
 def drop(parent: str) -> None:
@@ -121,7 +117,6 @@ def write_shared(work: Work, folder: Path) -> None:
     """Pickle with the arrays next to it, where every process can map them."""
     buffers: list[pickle.PickleBuffer] = []
     text = pack(work, buffers.append)
-    (folder / "work").write_bytes(text)
     sizes = []
     with (folder / "arrays").open("wb") as file:
         for buffer in buffers:
@@ -129,17 +124,17 @@ def write_shared(work: Work, folder: Path) -> None:
             sizes.append((file.tell(), raw.nbytes))
             file.write(raw)
             file.write(bytes(-file.tell() % ALIGNMENT))
-    (folder / "sizes").write_bytes(pickle.dumps(sizes))
+    (folder / "work").write_bytes(pickle.dumps((text, sizes)))
 
 
 def _read_shared(folder: Path) -> Any:
-    sizes = pickle.loads((folder / "sizes").read_bytes())
+    text, sizes = pickle.loads((folder / "work").read_bytes())
     whole = memoryview(b"")
-    if sizes and (folder / "arrays").stat().st_size:
+    if (folder / "arrays").stat().st_size:
         with (folder / "arrays").open("rb") as file:
             whole = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     buffers = [whole[start : start + size] for start, size in sizes]
-    return pickle.loads((folder / "work").read_bytes(), buffers=buffers)
+    return pickle.loads(text, buffers=buffers)
 
 
 class WorkerError(RuntimeError):

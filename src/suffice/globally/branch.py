@@ -38,7 +38,7 @@ import numpy.typing as npt
 
 from suffice.arrays import Array, frozen
 from suffice.evaluation import Evaluation
-from suffice.globally.homotopy import Paths, linear, paths
+from suffice.globally import homotopy
 from suffice.globally.models import CertifiableFold, folds_of, minimised
 from suffice.globally.paths import PenaltyBox
 from suffice.globally.surfaces import LossSurface, part_of, together, unknown
@@ -146,7 +146,7 @@ class BranchAndBound:
     work: float = 0.0
     began: float = field(default_factory=time.monotonic)
     heap: list[tuple[float, int, Cell, Starts]] = field(default_factory=list, init=False)
-    _known: Paths | None = field(default=None, init=False)
+    _known: homotopy.Paths | None = field(default=None, init=False)
     _order: Iterator[int] = field(default_factory=count, init=False)
 
     def __post_init__(self) -> None:
@@ -154,10 +154,10 @@ class BranchAndBound:
         low, high = np.array(list(self.problem.space.ranges.values()), dtype=np.float64).T
         box = PenaltyBox(low, high)
         whole = Cell(low, high, 0.0, math.inf, unknown(box))
-        if linear(self.folds) and box.bounded:
-            self._known = paths(self.folds, float(low[0]), float(high[0]))
-            self.work += self._known.segments
-            for part, surface in self._known.cells(float(low[0]), float(high[0])):
+        if homotopy.linear(self.folds) and box.bounded:
+            self._known = homotopy.paths(self.folds, float(low[0]), float(high[0]))
+            self.work += sum(map(len, self._known))
+            for part, surface in homotopy.cells(self._known, float(low[0]), float(high[0])):
                 self._push(whole.known_by(surface, part, surface=surface), None)
         else:
             self._push(whole, None)
@@ -197,7 +197,7 @@ class BranchAndBound:
                 self._push(part, starts)
             return
         if starts is None and self._known is not None:
-            starts = self._known.weights(cell.box)
+            starts = homotopy.weights(self._known, cell.box)
         if cell.surface.slack <= TIGHT * self.epsilon * cell.lower:
             self._settle(cell, starts)
         else:

@@ -48,24 +48,17 @@ def third(loss: Any, m: Array, y: Array) -> Array:
     return bend * (expit(-m) - expit(m)) if isinstance(loss, Logistic) else bend
 
 
-def least_bend(loss: Any, m: Array, s: Array, y: Array) -> Array:
-    """No more than psi'' anywhere on [m - s, m + s]."""
-    if isinstance(loss, Squared):
-        return np.ones_like(m)
-    there = np.abs(m) + s if isinstance(loss, Logistic) else m - s
-    return np.asarray(loss.second(there, y) / ROUNDED)
-
-
 def least_secant(loss: Any, m: Array, s: Array, d: Array, y: Array) -> Array:
     """No more than (psi'(n + e) - psi'(n))/e for any n of [m - s, m + s] and |e| <= d: least away from where psi bends
-    most. For the logistic loss, with n = |m| + s, that is sigm(-n) sigm(n + d) (1 - e^-d)/d."""
+    most. For the logistic loss, with n = |m| + s, that is sigm(-n) sigm(n + d) (1 - e^-d)/d. With d = 0 it is the least
+    psi'' on [m - s, m + s]."""
     if isinstance(loss, Squared):
         return np.ones_like(m)
     mean = np.divide(-np.expm1(-d), d, out=np.ones_like(d), where=d > 1e-300)
     if isinstance(loss, Logistic):
         far = np.abs(m) + s
         return np.asarray(expit(-far) * expit(far + d) * mean / ROUNDED)
-    return least_bend(loss, m, s, y) * mean / ROUNDED
+    return np.asarray(loss.second(m - s, y) / ROUNDED * mean / ROUNDED)
 
 
 def most_bend(loss: Any, m: Array, s: Array, y: Array) -> Array:

@@ -55,36 +55,31 @@ class Segment:
         return w
 
 
-@dataclass(frozen=True, eq=False)
-class Paths:
-    """Those of all folds, segments from above to below."""
+Paths = list[list[Segment]]  # of all folds, each from above to below
 
-    folds: list[list[Segment]]
 
-    @property
-    def segments(self) -> int:
-        return sum(map(len, self.folds))
+def _holding(known: Paths, box: PenaltyBox) -> list[Segment | None]:
+    """The segment of every fold that holds a box, if there is one."""
+    high, found = -float(box.high[0]), []
+    for fold in known:
+        place = bisect.bisect_right(fold, high, key=lambda one: -one.high) - 1
+        found.append(fold[place] if place >= 0 and fold[place].low <= box.low[0] else None)
+    return found
 
-    def holding(self, box: PenaltyBox) -> list[Segment | None]:
-        """The segment of every fold that holds a box, if there is one."""
-        high, found = -float(box.high[0]), []
-        for fold in self.folds:
-            place = bisect.bisect_right(fold, high, key=lambda one: -one.high) - 1
-            found.append(fold[place] if place >= 0 and fold[place].low <= box.low[0] else None)
-        return found
 
-    def cells(self, low: float, high: float) -> Iterator[tuple[PenaltyBox, LossSurface]]:
-        """Boxes that make up [low, high], each with what is proven there."""
-        ends = {end for fold in self.folds for one in fold for end in (one.low, one.high)}
-        for below, above in pairwise(sorted({low, high} | ends)):
-            box = _box(below, above)
-            parts = [None if one is None else one.part for one in self.holding(box)]
-            yield box, together([unknown(box) if part is None else part for part in parts], box)
+def cells(known: Paths, low: float, high: float) -> Iterator[tuple[PenaltyBox, LossSurface]]:
+    """Boxes that make up [low, high], each with what is proven there."""
+    ends = {end for fold in known for one in fold for end in (one.low, one.high)}
+    for below, above in pairwise(sorted({low, high} | ends)):
+        box = _box(below, above)
+        parts = [None if one is None else one.part for one in _holding(known, box)]
+        yield box, together([unknown(box) if part is None else part for part in parts], box)
 
-    def weights(self, box: PenaltyBox) -> list[Array] | None:
-        """Those in the middle of a box: nothing is proven about them."""
-        known = [one.at(float(box.centre[0])) for one in self.holding(box) if one is not None]
-        return known if len(known) == len(self.folds) else None
+
+def weights(known: Paths, box: PenaltyBox) -> list[Array] | None:
+    """Those in the middle of a box: nothing is proven about them."""
+    found = [one.at(float(box.centre[0])) for one in _holding(known, box) if one is not None]
+    return found if len(found) == len(known) else None
 
 
 def linear(folds: list[CertifiableFold]) -> bool:
@@ -102,7 +97,7 @@ def linear(folds: list[CertifiableFold]) -> bool:
 
 def paths(folds: list[CertifiableFold], low: float, high: float) -> Paths:
     """What is proven of every fold along its path."""
-    return Paths([[part for one in segments(fold, low, high) for part in _proven(fold, one)] for fold in folds])
+    return [[part for one in segments(fold, low, high) for part in _proven(fold, one)] for fold in folds]
 
 
 def _proven(fold: CertifiableFold, segment: Segment, halvings: int = HALVINGS) -> list[Segment]:

@@ -90,10 +90,6 @@ class CertifiableFold:
     def intercept(self) -> bool:
         return self.model.intercept
 
-    def least_l2(self, low: Array) -> float:
-        """The least l2 of a box that begins at `low`, as low as rounding lets it be."""
-        return float(self.B[1] @ low) * (1.0 - 1e-14)
-
     @property
     def sparse(self) -> bool:
         """Whether there is an l1 penalty anywhere."""
@@ -106,8 +102,7 @@ class CertifiableFold:
 
     def column_norms(self, E: Array) -> Array:
         """||diag(E)^(1/2) x_j|| of all columns."""
-        sums: Array = self.squares.T @ E
-        return np.sqrt(sums)
+        return np.asarray(np.sqrt(self.squares.T @ E))
 
     def columns(self, X: Any, S: Any) -> Array:
         """Columns S of X, dense, with one of ones if there is an intercept."""

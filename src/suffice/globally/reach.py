@@ -146,11 +146,6 @@ class Reached:
     clipped: float  # sum_j k_j ||x_j||_E
     of_zeta: float  # ||C^(-1/2) a zeta||
 
-    @property
-    def proven(self) -> bool:
-        """Whether no margin moves more than it was to."""
-        return bool(np.all((self.norms * self.rho <= self.moves) | (self.C == 0.0)))
-
 
 @dataclass(frozen=True, eq=False)
 class PathReach:
@@ -174,9 +169,9 @@ class PathReach:
             found = self._damped(P, residual, moves)
             if found is None:
                 return None
-            if fold.loss.third == 0.0 or found.proven:
-                break
             reach = found.norms * found.rho
+            if fold.loss.third == 0.0 or np.all((reach <= moves) | (found.C == 0.0)):  # none moves more than it was to
+                break
             if not a @ np.minimum(reach, 100.0) <= FAR * a.sum():
                 return None
             moves = np.maximum(moves, reach * (1.05 + np.minimum(reach, 1.0)))
@@ -198,7 +193,8 @@ class PathReach:
         """rho for margins that move by no more than `moves`."""
         fold, path, ranges, plain, design = self.fold, self.path, self.ranges, self.plain, self.fold.design
         a, loss, s = fold.a, fold.loss, len(path.S)
-        size, l2_low, bends = len(P) + fold.intercept, fold.least_l2(self.box.low), loss.third > 0.0
+        size, bends = len(P) + fold.intercept, loss.third > 0.0
+        l2_low = float(fold.B[1] @ self.box.low) * (1.0 - 1e-14)  # as low as rounding lets it be
         if size > max(largest_matrix(design), 1) or (l2_low == 0.0 and size > design.shape[0]):
             return None
         C = a * least_secant(loss, path.m0, ranges.s, moves, fold.y)

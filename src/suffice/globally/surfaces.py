@@ -221,10 +221,7 @@ def _first_order(fold: CertifiableFold, path: Path, ball: Ball, pulls: Array) ->
     g = design.adjoint(pulls)
     rooted = math.sqrt(float(np.sum(pulls**2 / np.maximum(design.weights, 1e-300)))) * SAFE
     error = design.pull_gammas * design.column_norms * rooted + design.underflow
-    left = 0.0
-    if ball.clips.any():
-        s = len(path.S)
-        left = float(ball.clips[:s] @ (np.abs(g[path.S]) + error[path.S]))
+    left = float(ball.clips[: len(path.S)] @ (np.abs(g[path.S]) + error[path.S]))
     if ball.factor is None:
         return left * SAFE
     P = ball.factor.support

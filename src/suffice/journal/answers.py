@@ -69,12 +69,7 @@ class Contents:
     places: dict[str, list[tuple[int, int]]] = field(default_factory=lambda: defaultdict(list), repr=False)
     whole: int = field(default=0, repr=False)
     began: bytes = b""  # the digest of the header
-    size: int = 0  # bytes up to and with the last good record
-    torn: int = 0  # bytes after it
-
-    @property
-    def fingerprint(self) -> Mapping[str, str]:
-        return self.header["fingerprint"]  # type: ignore[no-any-return]
+    torn: int = 0  # bytes after the last good record
 
     @property
     def history(self) -> tuple[Record, ...]:
@@ -119,7 +114,10 @@ class Contents:
 
     def _take_header(self, line: Mapping[str, Any]) -> None:
         if line["format"] != FORMAT:
-            _refuse_format(self.path, line["format"], line.get("versions"))
+            version = line["versions"].get("suffice", "") if isinstance(line.get("versions"), Mapping) else ""
+            reader = f"suffice {version}, which wrote it," if version else "the version of suffice that wrote it"
+            found = f"{self.path} is of format {line['format']!r:.60}, not {FORMAT!r}"
+            raise JournalError(f"{found}: {reader} goes on with it")
         for name in ("versions", "fingerprint"):
             if not all(isinstance(item, str) for pair in line[name].items() for item in pair):
                 raise ValueError(f"{name} must map words to words")
@@ -195,7 +193,7 @@ class Journal(Closing):
                 self._begin(lock, fingerprint, None)
             else:
                 contents = self._open(lock)
-                contents.refuse_changes(differences(contents.fingerprint, fingerprint))
+                contents.refuse_changes(differences(contents.header["fingerprint"], fingerprint))
                 contents.warn_of_versions()
         return self
 
@@ -301,9 +299,9 @@ class Journal(Closing):
                 f"{self.path} was cut short: it holds {contents.answers} evaluations of {contents.whole} that belong "
                 "together"
             )
-        contents.began, contents.size, contents.torn = self._lines.began, self._lines.end, self._lines.torn
+        contents.began, contents.torn = self._lines.began, self._lines.torn
         self._places, self.evaluations = contents.places, contents.answers
-        self._compact_from = 2 * contents.size + SLACK
+        self._compact_from = 2 * self._lines.end + SLACK
         return contents
 
     def _refuse_nothing(self) -> None:
@@ -317,12 +315,6 @@ def request_key(policy: str, theta: Array, within: float, warm: Evaluation | Non
     if warm is not None:
         content.update(warm.point.tobytes() + warm.e.tobytes() + warm.r.tobytes())
     return content.hexdigest()
-
-
-def _refuse_format(path: Path, format: Any, versions: Any) -> None:
-    version = versions.get("suffice", "") if isinstance(versions, Mapping) else ""
-    reader = f"suffice {version}, which wrote it," if version else "the version of suffice that wrote it"
-    raise JournalError(f"{path} is of format {format!r:.60}, not {FORMAT!r}: {reader} goes on with it")
 
 
 def _content(encoded: Mapping[str, Any]) -> str:

@@ -78,16 +78,12 @@ def _encode_fields(value: Any) -> dict[str, Any]:
 def light(solution: Solution) -> Solution:
     """The solution as a file would give it back, but for its solver: all that is needed to continue it, and hardly more
     than x."""
-    proof = replace(solution.certificate, verification=None)
-    return replace(solution, problem=None, state=_light(solution.state), certificate=proof)
-
-
-def _light(state: Any) -> Any:
+    proof, state = replace(solution.certificate, verification=None), solution.state
     # An image that one product made for many problems has other last bits than one made for a few: so an evaluation,
     # from which searches go on, never has any, whether it goes through a file or not. Nor a state of the user's own.
-    if type(state) not in get_args(SolverState):
-        return None
-    return replace(state, **dict.fromkeys(left_out(type(state))))
+    known = type(state) in get_args(SolverState)
+    state = replace(state, **dict.fromkeys(left_out(type(state)))) if known else None
+    return replace(solution, problem=None, state=state, certificate=proof)
 
 
 # Numbers and short text in either byte order: nothing that could hold, or stand for, an object.

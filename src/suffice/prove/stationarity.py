@@ -31,7 +31,7 @@ projection on the directions that lead nowhere outside, does not expand.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -47,13 +47,12 @@ from suffice.prove.verified_rows import PsiAt, Question, images
 from suffice.rows.memory import absolute_product
 from suffice.rows.rounding import TINY, gamma
 from suffice.rows.sums import Block, Most
-from suffice.search.derivatives import Penalty, of_penalty
+from suffice.search.derivatives import of_penalty
 from suffice.solvers.certificate import Evidence, certify, verified
 from suffice.solvers.problem import Composite
 from suffice.solvers.sensitivity import Enclosed
 from suffice.solvers.solution import Solution
 from suffice.solvers.solver import solve
-from suffice.space import Space
 
 NEWTON_STEPS = 50  # of a solver that ends where rounding is all that is left
 POLISHING = 6  # Newton steps that verifications come with
@@ -61,29 +60,21 @@ POLISHING = 6  # Newton steps that verifications come with
 Enclosure = tuple[Array, Array]  # a vector, and how far it may be off, entry by entry
 
 
-def stationarity(
-    evaluation: Evaluation,
-    lower: Sequence[LowerLevel],
-    losses: Sequence[Loss],
-    space: Space,
-    penalty: Penalty | None,
-    penalty_jacobian: Penalty | None,
-    box: tuple[Array, Array],
-) -> float | None:
-    """A bound on the projected gradient of F with respect to theta; None where nothing is proven."""
-    if len(evaluation.solutions) != len(lower) or (penalty is not None and penalty_jacobian is None):
+def stationarity(problem: Any, evaluation: Evaluation, box: tuple[Array, Array]) -> float | None:
+    """A bound on the projected gradient of F of a `BilevelProblem` with respect to theta; None where nothing is
+    proven."""
+    lower, space, theta = problem.lower, problem.space, evaluation.point
+    if len(evaluation.solutions) != len(lower) or (problem.penalty is not None and problem.penalty_jacobian is None):
         return None
-    theta, params = evaluation.point, space.params(evaluation.point)
-    slopes, m = space.slopes(theta), len(theta)
+    params, slopes, m = space.params(theta), space.slopes(theta), len(theta)
     gradient, error, sizes = (np.zeros(m) for _ in range(3))
-    if penalty is not None:
-        J = np.atleast_1d(np.asarray(penalty(params), dtype=np.float64))
-        dJ = of_penalty(penalty, penalty_jacobian, space, theta)
+    if problem.penalty is not None:
+        J, dJ = problem.penalties(theta), of_penalty(problem, theta)
         gradient += 2.0 * (dJ.T @ J)
         sizes += 2.0 * (np.abs(dJ).T @ np.abs(J))
         error += gamma(len(J) + 16) * sizes
-    for problem, loss, solution in zip(lower, losses, evaluation.solutions, strict=True):
-        found = _gradient_of(problem, loss, solution, params)
+    for one, loss, solution in zip(lower, problem.losses, evaluation.solutions, strict=True):
+        found = _gradient_of(one, loss, solution, params)
         if found is None:
             return None
         pull = -slopes * found[0]

@@ -118,9 +118,8 @@ class BilevelProblem(Closing):
         accurate as the solutions that they are made of, and proven to be nothing."""
         if evaluation.slope is not None:
             return evaluation
-        known = self.lower, self.losses, self.space, self.penalty, self.penalty_jacobian
         try:
-            return differentiated(evaluation, *known, self._each)
+            return differentiated(self, evaluation, self._each)
         except (ArithmeticError, np.linalg.LinAlgError):  # H is singular
             return evaluation
 
@@ -128,12 +127,11 @@ class BilevelProblem(Closing):
         """A proven bound on ||grad F|| at the evaluation's theta, with respect to theta, without what `bounds` (those
         of the space, unless others are given) hold back; None where nothing is proven (`suffice.prove.stationarity`).
         It takes a few Newton steps from the evaluation's solutions and one system for each."""
-        known = self.lower, self.losses, self.space, self.penalty, self.penalty_jacobian
-        return stationarity(evaluation, *known, self.space.bounds if bounds is None else bounds)
+        return stationarity(self, evaluation, self.space.bounds if bounds is None else bounds)
 
     def lower_bound(self, theta: Array) -> float:
         """A lower bound of F that costs nothing: J, since losses are not negative."""
-        return float(np.sum(np.square(self._penalties(theta)))) * (1.0 - 1e-12)
+        return float(np.sum(np.square(self.penalties(theta)))) * (1.0 - 1e-12)
 
     def fixed(self, steps: int) -> FixedSteps:
         """The same problem at fixed accuracy: `steps` solver steps from a cold start for every solve."""
@@ -143,12 +141,6 @@ class BilevelProblem(Closing):
         """The same problem with another `max_steps`; the executor is shared."""
         max_steps = whole_number(max_steps, "max_steps", least=1)
         return self._other(max_steps=max_steps, _share=replace(self._share, max_steps=max_steps))
-
-    def over(self, space: Space) -> BilevelProblem:
-        """The same problem over another space of the same parameters; the executor is shared."""
-        if set(space.names) != set(self.space.names):
-            raise ValueError(f"space must have {', '.join(self.space.names)}, got {', '.join(space.names)}")
-        return self._other(space=space)
 
     def with_lower(self, lower: Sequence[LowerLevel]) -> BilevelProblem:
         """The same problem with other lower-level problems of the same parameters; the executor is shared."""
@@ -181,7 +173,7 @@ class BilevelProblem(Closing):
 
     def _probed(self, theta: Array) -> list[float] | str:
         try:
-            return self._penalties(theta)
+            return [float(value) for value in self.penalties(theta)]
         except Exception as error:  # not everybody's penalty is defined everywhere
             return type(error).__name__
 
@@ -205,10 +197,10 @@ class BilevelProblem(Closing):
         tasks = []
         for theta, near, accuracy in zip(thetas, warm, within, strict=True):
             params, same = self.space.params(theta), near is not None and np.array_equal(near.point, theta)
-            tasks += [
-                Task(j, params, on, accuracy, start, same and is_proven(start))
-                for j, start in enumerate(self._starts(near))
-            ]
+            starts = near.solutions if near is not None and near.solutions else (None,) * len(self)
+            if len(starts) != len(self):
+                raise ValueError(f"warm must hold {len(self)} solutions, got {len(starts)}")
+            tasks += [Task(j, params, on, accuracy, one, same and is_proven(one)) for j, one in enumerate(starts)]
         solutions = self._solve(tasks)
         work = [
             solution.steps - self._share.known(task, solution) for task, solution in zip(tasks, solutions, strict=True)
@@ -218,14 +210,6 @@ class BilevelProblem(Closing):
             self._assemble(theta, solutions[k * n : (k + 1) * n], sum(work[k * n : (k + 1) * n]), on == "steps")
             for k, theta in enumerate(thetas)
         ]
-
-    def _starts(self, warm: Evaluation | None) -> Sequence[Any]:
-        """Where solves begin: at the warm evaluation's solutions."""
-        if warm is None or not warm.solutions:
-            return (None,) * len(self)
-        if len(warm.solutions) != len(self):
-            raise ValueError(f"warm must hold {len(self)} solutions, got {len(warm.solutions)}")
-        return warm.solutions
 
     def _solve(self, tasks: Sequence[Task]) -> list[Solution]:
         # This also computes what is sent along, once.
@@ -253,7 +237,7 @@ class BilevelProblem(Closing):
         pairs = zip(self.losses, solutions, strict=True)
         judgements = self._each([partial(judged, loss, solution) for loss, solution in pairs])
         values, errors = [value for value, _ in judgements], [error for _, error in judgements]
-        penalties = self._penalties(theta)
+        penalties = self.penalties(theta)
         return Evaluation(
             theta,
             np.concatenate([*(value.residuals for value in values), penalties]),
@@ -264,11 +248,10 @@ class BilevelProblem(Closing):
             blocks=[len(value.residuals) for value in values] + [1] * len(penalties),
         )
 
-    def _penalties(self, theta: Array) -> list[float]:
-        if self.penalty is None:
-            return []
-        values = np.atleast_1d(np.asarray(self.penalty(self.space.params(theta)), dtype=np.float64))
-        return [float(value) for value in values]
+    def penalties(self, theta: Array) -> Array:
+        """The residuals of J."""
+        found = [] if self.penalty is None else self.penalty(self.space.params(theta))
+        return np.atleast_1d(np.asarray(found, dtype=np.float64))
 
 
 class FixedSteps:
@@ -280,6 +263,7 @@ class FixedSteps:
 
     def __init__(self, problem: BilevelProblem, steps: int) -> None:
         self.problem, self.steps, self.space = problem, whole_number(steps, "steps", least=1), problem.space
+        self.lower_bound, self.take_events = problem.lower_bound, problem.take_events
 
     def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
         """K steps, whatever `within` and `warm` say."""
@@ -291,12 +275,6 @@ class FixedSteps:
         return self.problem._evaluate(thetas, None, "steps", [self.steps] * len(thetas))
 
     evaluate_weights = evaluate
-
-    def lower_bound(self, theta: Array) -> float:
-        return self.problem.lower_bound(theta)
-
-    def take_events(self) -> list[dict[str, Any]]:
-        return self.problem.take_events()
 
     def fingerprint(self) -> dict[str, Any]:
         """What a journal compares before it is continued."""

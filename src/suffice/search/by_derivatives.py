@@ -26,7 +26,7 @@ from suffice.evaluation import Evaluation
 from suffice.options import Options
 from suffice.search.geometry import first_points
 from suffice.search.judge import SHRINK
-from suffice.search.model import slopes, usable
+from suffice.search.model import slopes
 from suffice.search.state import Iterate, Modelling, Plan, Sample, Setting, Trial
 
 ENOUGH = 4
@@ -48,7 +48,7 @@ def wanted(state: Iterate, setting: Setting) -> bool:
 
 def known(evaluation: Evaluation) -> bool:
     """Whether its Jacobian can be used."""
-    return evaluation.J is not None and usable(evaluation.J)
+    return slopes(evaluation) is not None
 
 
 def begin(state: Iterate) -> Iterate:

@@ -27,10 +27,8 @@ from suffice.evaluation import Evaluation
 from suffice.losses import Loss
 from suffice.problems import LowerLevel
 from suffice.prove.loss_at import Linear
-from suffice.rows.margins import one_by_one
 from suffice.solvers.sensitivity import Sensitive, Sensitivity, Solved
 from suffice.solvers.solution import Solution
-from suffice.space import Space
 
 MOST_COLUMNS = 64
 FINEST, COARSEST = 1e-10, 1e-3
@@ -52,25 +50,20 @@ class Linearised:
 
 @np.errstate(over="ignore", divide="ignore", invalid="ignore")
 def differentiated(
-    evaluation: Evaluation,
-    lower: Sequence[LowerLevel],
-    losses: Sequence[Loss],
-    space: Space,
-    penalty: Penalty | None,
-    penalty_jacobian: Penalty | None,
-    each: Callable[[Sequence[Callable[[], Any]]], list[Any]] = one_by_one,
+    problem: Any, evaluation: Evaluation, each: Callable[[Sequence[Callable[[], Any]]], list[Any]]
 ) -> Evaluation:
-    """The evaluation with its derivatives; as it is where a problem or a loss offers none. A singular H raises an
-    ArithmeticError or a LinAlgError. `each` calls a function for every problem (`suffice.rows.margins`)."""
-    theta, solutions = evaluation.point, evaluation.solutions
+    """An evaluation of a `BilevelProblem` with its derivatives; as it is where a lower-level problem or a loss offers
+    none. A singular H raises an ArithmeticError or a LinAlgError. `each` calls a function for every problem
+    (`suffice.rows.margins`)."""
+    theta, solutions, space = evaluation.point, evaluation.solutions, problem.space
     params, slopes, m = space.params(theta), space.slopes(theta), len(theta)
-    if len(solutions) != len(lower):
+    if len(solutions) != len(problem):
         return evaluation
-    known = zip(lower, losses, solutions, strict=True)
+    known = zip(problem.lower, problem.losses, solutions, strict=True)
     parts = each([partial(_linearised, *one, params) for one in known])
     if any(part is None for part in parts):
         return evaluation
-    J = np.zeros((0, m)) if penalty is None else of_penalty(penalty, penalty_jacobian, space, theta)
+    J = of_penalty(problem, theta)
     if m <= MOST_COLUMNS:
         solved = _solved(parts, [-np.asarray(part.K @ np.diag(slopes)) for part in parts])
         blocks = each([partial(part.linear.forward, one.value) for part, one in zip(parts, solved, strict=True)])
@@ -113,14 +106,12 @@ def _linearised(problem: LowerLevel, loss: Loss, solution: Any, params: Mapping[
     return None if sensitivity is None or K is None else Linearised(at.linear, at.residuals, solution, sensitivity, K)
 
 
-def of_penalty(penalty: Penalty, jacobian: Penalty | None, space: Space, theta: Array) -> Array:
+def of_penalty(problem: Any, theta: Array) -> Array:
     """dJ/dtheta."""
-    if jacobian is not None:
-        return np.atleast_2d(np.asarray(jacobian(space.params(theta)), dtype=np.float64)) * space.slopes(theta)
-
-    def values(t: Array) -> Array:
-        return np.atleast_1d(np.asarray(penalty(space.params(t)), dtype=np.float64))
-
+    space, values = problem.space, problem.penalties
+    if problem.penalty_jacobian is not None:
+        J = np.asarray(problem.penalty_jacobian(space.params(theta)), dtype=np.float64)
+        return np.asarray(np.atleast_2d(J) * space.slopes(theta))
     lower, upper = space.bounds
     columns = []
     for i, h in enumerate(STEP * np.maximum(1.0, np.abs(theta))):

@@ -69,8 +69,7 @@ def lagrange_values(gradients: Array, points: Array, k: int, u: Array) -> Array:
 def first_points(u: Array, delta: float, lower: Array, upper: Array, seed: int | None) -> list[Array]:
     """u and m steps of length delta: along the axes, turned inward at a bound, or along a random orthogonal basis."""
     m = len(u)
-    noise = np.eye(m) if seed is None else np.random.default_rng(seed).standard_normal((m, m))
-    basis = np.linalg.qr(noise)[0].T if seed is not None else noise
+    basis = np.eye(m) if seed is None else np.linalg.qr(np.random.default_rng(seed).standard_normal((m, m)))[0].T
     points = [u]
     for direction in basis:
         ahead, behind = (np.clip(u + sign * delta * direction, lower, upper) for sign in (1.0, -1.0))
@@ -117,8 +116,7 @@ def improving_point(points: Array, k: int, t: int, delta: float, lower: Array, u
     flat, room = np.zeros((len(u), len(u))), (lower - u, upper - u)
     steps = [trust_region_step(sign * slope, flat, delta, *room) for sign in (-1.0, 1.0)]
     best = max(steps, key=lambda s: abs(float(slope @ s)))
-    moved: Array = np.clip(u + best, lower, upper)
-    return moved
+    return np.asarray(np.clip(u + best, lower, upper))
 
 
 def trust_region_step(g: Array, H: Array, delta: float, lower: Array, upper: Array) -> Array:
@@ -127,16 +125,10 @@ def trust_region_step(g: Array, H: Array, delta: float, lower: Array, upper: Arr
     s = np.zeros(m)
     free = ~(((lower >= 0) & (g > 0)) | ((upper <= 0) & (g < 0)))
     for _ in range(3 * m + 5):
-        if free.all():
-            target, nu = ball_minimiser(g, H, delta)
-        elif free.any():
-            fixed = ~free
-            room = math.sqrt(max(delta**2 - float(s[fixed] @ s[fixed]), 0.0))
-            part, nu = ball_minimiser(g[free] + H[np.ix_(free, fixed)] @ s[fixed], H[np.ix_(free, free)], room)
-            target = s.copy()
-            target[free] = part
-        else:
-            target, nu = s, 0.0
+        fixed, target = ~free, s.copy()
+        room = math.sqrt(max(delta**2 - float(s[fixed] @ s[fixed]), 0.0)) if fixed.any() else delta
+        pull = g[free] + H[np.ix_(free, fixed)] @ s[fixed]
+        target[free], nu = ball_minimiser(pull, H[np.ix_(free, free)], room)
         inside = (lower <= target) & (target <= upper)
         if not inside.all():
             move = target - s
@@ -192,19 +184,15 @@ def ball_minimiser(g: Array, H: Array, delta: float) -> tuple[Array, float]:
         with np.errstate(divide="ignore", invalid="ignore"):
             s = np.where(d > 0, -a / d, 0.0)
         length = norm(s)
-        if length > delta:
-            low = nu
-        else:
-            high = nu
+        low, high = (nu, high) if length > delta else (low, nu)
         if abs(length - delta) <= 1e-12 * delta or high - low <= 1e-15 * high:
             break
         with np.errstate(over="ignore"):
             slope = float(np.sum(s[d > 0] ** 2 / d[d > 0]))
         guess = nu + (length - delta) / delta * length**2 / slope if slope > 0 else 0.5 * (low + high)
         nu = guess if low < guess < high else 0.5 * (low + high)
-    if (
-        abs(length - delta) > 1e-12 * delta and lam[0] < -tiny
-    ):  # the hard case: along the lowest curvature to the boundary
+    # The hard case: along the lowest curvature to the boundary.
+    if abs(length - delta) > 1e-12 * delta and lam[0] < -tiny:
         s[0] = math.copysign(math.sqrt(max(delta**2 - float(s[1:] @ s[1:]), 0.0)), -a[0])
     length = norm(s)
     if length > delta:

@@ -76,14 +76,9 @@ def end_to_refine(current: Sample, k: int | None, trial: Trial, setting: Setting
     ends = [(Purpose.REFINE_INCUMBENT, current, k), (Purpose.REFINE_STEP, trial.point, None)]
     for purpose, point, t in sorted(ends, key=lambda end: -end[1].evaluation.error):
         if point.evaluation.error > T and not exhausted(point, setting):
-            return refine(purpose, point, T, setting, t)
+            within = askable(refinement(point.evaluation, T, setting.options), setting)
+            return Pending(purpose, point.u, within, point.evaluation, t, refines=point, plan=trial.plan)
     return None
-
-
-def refine(purpose: Purpose, point: Sample, T: float, setting: Setting, t: int | None) -> Pending:
-    """The request for a point again, so that its F is accurate to T."""
-    within = askable(refinement(point.evaluation, T, setting.options), setting)
-    return Pending(purpose, point.u, within, point.evaluation, t, refines=point)
 
 
 def ended(current: Sample, setting: Setting, status: Status) -> Status:

@@ -154,12 +154,10 @@ class GradientSearch:
             case Purpose.REFINE_INCUMBENT:
                 state = replace(state, points=(*state.points[:-1], _with_slope(point, state.current)))
             case _ if point.evaluation.failure is not None or (pending.purpose is Purpose.STEP and not sloped):
-                return _go_around(state, pending.plan, point, setting)
-            case Purpose.REFINE_STEP:
-                assert state.trial is not None
-                state = replace(state, trial=Trial(_with_slope(point, state.trial.point), state.trial.plan))
+                return _go_around(state, pending.plan, point)
             case _:
                 assert pending.plan is not None
+                point = point if state.trial is None else _with_slope(point, state.trial.point)
                 state = replace(state, trial=Trial(point, pending.plan))
         return _conclude(state, state.trial, setting) if state.trial is not None else (state, None)
 
@@ -251,11 +249,8 @@ def _with_slope(refined: Sample, before: Sample) -> Sample:
     return replace(refined, evaluation=replace(refined.evaluation, jacobian=None, gradient=slope))
 
 
-def _go_around(
-    state: GradientSearch, plan: Plan | None, point: Sample, setting: Setting
-) -> tuple[GradientSearch, Judged]:
+def _go_around(state: GradientSearch, plan: Plan | None, point: Sample) -> tuple[GradientSearch, Judged]:
     """There are no finite residuals, or no gradient, at the pending point: it is no place to go to."""
-    plan = plan if state.trial is None else state.trial.plan
     assert plan is not None
     delta = next_radius(-math.inf, plan.length, state.delta, LAST * state.rho)
     note = "there is no gradient" if point.evaluation.failure is None else ""

@@ -53,6 +53,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -81,19 +82,18 @@ class Basis:
     y: Array
     c: Array
     g: Array  # one column per function
-    Lam: Array  # one column per function; empty without curvature
+    Lam: Array  # one column per function; no rows, and no z and y, without curvature
     unit: float
     old: tuple[int, ...] = ()  # which old points are used, besides the m+1
 
     def phi(self, s: Array) -> Array:
         x = s / self.unit
-        phi = self.c + x @ self.g
-        return phi + 0.5 * (((self.z @ x) * (self.y @ x)) @ self.Lam) if self.Lam.size else phi
+        return self.c + x @ self.g + 0.5 * (((self.z @ x) * (self.y @ x)) @ self.Lam)
 
     def slopes(self, s: Array) -> Array:
         """Derivatives of phi with respect to x, one column per function."""
-        if not self.Lam.size:
-            return self.g
+        if not len(self.Lam):
+            return self.g  # in its own order in memory, by which products round
         x = s / self.unit
         bent = self.z.T @ ((self.y @ x)[:, None] * self.Lam) + self.y.T @ ((self.z @ x)[:, None] * self.Lam)
         slopes: Array = self.g + 0.5 * bent
@@ -101,8 +101,6 @@ class Basis:
 
     def curvature(self, weights: Array) -> Array:
         """The second derivatives of a weighted sum of the functions with respect to x."""
-        if not self.Lam.size:
-            return np.zeros((self.z.shape[1],) * 2)
         H = self.z.T @ ((self.Lam @ weights)[:, None] * self.y)
         return 0.5 * (H + H.T)
 
@@ -143,13 +141,13 @@ def linear_basis(points: Array, k: int) -> Basis:
     x = x / unit
     c = np.zeros(len(x))
     c[k] = 1.0
-    return Basis(x, x, c, lagrange_gradients(x, k).T, np.empty((0, 0)), unit)
+    return Basis(x[:0], x[:0], c, lagrange_gradients(x, k).T, np.empty((0, len(x))), unit)
 
 
-def quadratic_basis(linear: Basis, k: int, origin: Array, old_points: Array) -> Basis:
+def quadratic_basis(linear: Basis, k: int, points: Array, old_points: Array) -> Basis:
     """Interpolation through old points as well, those that are of use; `linear` itself if none is."""
-    x, gradients = linear.z, linear.g.T
-    y = (old_points - origin) / linear.unit
+    gradients = linear.g.T
+    x, y = (points - points[k]) / linear.unit, (old_points - points[k]) / linear.unit
     values = lagrange_values(gradients, x, k, y)  # l_t(y_i)
     chosen, inverse = _independent(x, y, values)
     if not chosen:
@@ -226,15 +224,10 @@ def minimise(model: GramModel, delta: float, lower: Array, upper: Array) -> tupl
 # From derivatives
 
 
-def usable(J: Array) -> bool:
-    """Whether slopes are numbers whose squares are numbers."""
-    return bool((np.abs(J) <= STEEPEST).all())
-
-
-def slopes(evaluation: Evaluation, unit: Array) -> Array | None:
-    """d r / d u; None if it is not known."""
+def slopes(evaluation: Evaluation, unit: Any = 1.0) -> Array | None:
+    """d r / d u; None if it is not known, or its squares are no numbers."""
     J = evaluation.J
-    return None if J is None or not usable(J) else J * unit
+    return None if J is None or not (np.abs(J) <= STEEPEST).all() else J * unit
 
 
 Old = tuple[Array, Array, Array | None]  # the step to an old point, residuals and slopes (or None) there
@@ -271,7 +264,8 @@ def _quadratics(r: Array, J: Array, old: Sequence[Old], delta: float) -> tuple[B
             D.extend([(THIRD * distance / 2.0) ** 2] * m)
             W.extend((slope - J).T * (unit / distance))
     if not z:
-        return Basis(J[:0], J[:0], np.zeros(m), np.eye(m), np.empty((0, 0)), 1.0), np.empty((0, len(r)))
+        nothing = np.empty((0, m))
+        return Basis(nothing, nothing, np.zeros(m), np.eye(m), nothing, 1.0), np.empty((0, len(r)))
     Z, Y = np.array(z), np.array(y)
     K = 0.5 * ((Z @ Z.T) * (Y @ Y.T) + (Z @ Y.T) * (Y @ Z.T))
     K[np.diag_indices_from(K)] += np.array(D) + NUGGET
@@ -298,10 +292,10 @@ def fitted(state: Iterate, setting: Setting) -> Sequence[GramModel]:
 
 def _through(points: Sequence[Sample], k: int, old: Sequence[Sample], coarse: bool = False) -> list[GramModel]:
     """Interpolation through the points around the k-th: with old ones, if there are any, and without."""
-    linear = linear_basis(np.array([point.u for point in points]), k)
-    bases = [linear]
+    places = np.array([point.u for point in points])
+    bases = [linear := linear_basis(places, k)]
     if old:
-        bases.insert(0, quadratic_basis(linear, k, points[k].u, np.array([point.u for point in old])))
+        bases.insert(0, quadratic_basis(linear, k, places, np.array([point.u for point in old])))
     residuals, old_residuals = (
         np.array([point.evaluation.coarse if coarse else point.evaluation.r for point in those])
         for those in (points, old)

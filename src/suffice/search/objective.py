@@ -110,15 +110,12 @@ class exact:  # noqa: N801 (reads like a function)
     work.
     """
 
-    differentiate: Callable[[Evaluation], Evaluation] | None
-
     def __init__(self, fun: Callable[[Array], Any], jacobian: Callable[[Array], Any] | None = None) -> None:
-        if not callable(fun):
-            raise TypeError(f"fun must be callable, got {fun!r}")
-        if jacobian is not None and not callable(jacobian):
-            raise TypeError(f"jacobian must be callable, got {jacobian!r}")
+        for name, function in (("fun", fun), ("jacobian", jacobian)):
+            if not callable(function) and (function is not None or name == "fun"):
+                raise TypeError(f"{name} must be callable, got {function!r}")
         self.fun, self.jacobian = fun, jacobian
-        self.differentiate = None if jacobian is None else self._differentiate
+        self.differentiate: Callable[..., Evaluation] | None = None if jacobian is None else self._differentiate
 
     def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
         residuals = np.atleast_1d(np.asarray(self.fun(theta.copy()), dtype=np.float64))

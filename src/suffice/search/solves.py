@@ -80,11 +80,10 @@ class Share:
         x, radius = answer.x, answer.certificate.radius
         if not (isinstance(x, np.ndarray) and x.dtype == np.float64 and x.ndim == 1 and np.isfinite(x).all()):
             return "x is not a vector of finite numbers"
-        if task.start is not None and x.shape != task.start.x.shape:
-            return f"x must have shape {task.start.x.shape}, got {x.shape}"
         size = self.lower[task.j].at(**task.params).size
-        if size is not None and x.shape != (size,):
-            return f"x must have shape ({size},), got {x.shape}"
+        shape = task.start.x.shape if task.start is not None else x.shape if size is None else (size,)
+        if x.shape != shape:
+            return f"x must have shape {shape}, got {x.shape}"
         if not radius >= 0.0:
             return f"the radius must be non-negative, got {radius!r}"
         return None

@@ -103,7 +103,7 @@ class Pending:
     warm: Evaluation | None = None
     replaces: int | None = None
     refines: Sample | None = None
-    plan: Plan | None = None  # of a step
+    plan: Plan | None = None  # of a step, or of the one that the refined point is an end of
     derivatives: bool = False
     below: float = math.inf
 
@@ -137,16 +137,6 @@ class Ledger:
     seconds: float = 0.0
     best: Sample | None = None  # of all evaluated, the one with the least proven upper bound of F
     floors: tuple[float, ...] = ()  # the accuracies at which refinements have come to nothing since one has not
-
-    def better(self, current: Sample) -> Sample:
-        """The result so far: the evaluated point with the least proven upper bound of F, the incumbent if it is as
-        good.
-
-        Without errors that is the least F seen. It need not be the incumbent, which moves only if a step decreases F by
-        a share of what the model promised.
-        """
-        best = self.best
-        return current if best is None or current.evaluation.interval[1] <= best.evaluation.interval[1] else best
 
 
 @dataclass(frozen=True)
@@ -299,26 +289,22 @@ def remembered(u: Array, seen: Sequence[Evaluation], scaling: Scaling) -> tuple[
 
 
 def _bounds(bounds: Any, m: int) -> tuple[Array, Array]:
+    """Numbers for each parameter, from one for all or from vectors."""
     try:
         lower, upper = (None, None) if bounds is None else bounds
     except (TypeError, ValueError) as error:
         raise ValueError(f"bounds must be a pair (lower, upper), got {bounds!r}") from error
-    low = _each(-np.inf if lower is None else lower, "bounds: lower", m)
-    high = _each(np.inf if upper is None else upper, "bounds: upper", m)
+    low, high = np.full(m, -np.inf), np.full(m, np.inf)
     for name, side, given in (("lower", low, lower), ("upper", high, upper)):
-        if np.isnan(side).any():
+        try:
+            array = side if given is None else np.array(given, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"bounds: {name} must be numeric, got {given!r}") from error
+        if array.shape not in ((), (m,)):
+            raise ValueError(f"bounds: {name} must be a number or have shape ({m},), got shape {array.shape}")
+        if np.isnan(array).any():
             raise ValueError(f"bounds: {name} must not be NaN, got {given!r}")
+        side[:] = array
     for i in np.flatnonzero(~(low < high)):
         raise ValueError(f"bounds must satisfy lower < upper, got lower[{i}]={low[i]!r}, upper[{i}]={high[i]!r}")
     return low, high
-
-
-def _each(value: Any, name: str, m: int) -> Array:
-    """A number for each parameter, from one for all or from a vector."""
-    try:
-        array = np.array(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be numeric, got {value!r}") from error
-    if array.shape not in ((), (m,)):
-        raise ValueError(f"{name} must be a number or have shape ({m},), got shape {array.shape}")
-    return np.array(np.broadcast_to(array, (m,)))

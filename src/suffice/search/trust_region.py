@@ -110,10 +110,7 @@ def _take_in(state: Iterate, pending: Pending, point: Sample, setting: Setting) 
         case Purpose.REFINE_INCUMBENT | Purpose.REFINE_POINT:
             assert pending.replaces is not None
             state = state.placed(point, pending.replaces)
-        case Purpose.REFINE_STEP:
-            assert state.trial is not None
-            state = replace(state, trial=Trial(point, state.trial.plan))
-        case Purpose.STEP:
+        case Purpose.STEP | Purpose.REFINE_STEP:
             assert pending.plan is not None
             state = replace(state, trial=Trial(point, pending.plan))
     return (state, None) if state.trial is None else _conclude(state, state.trial, setting)
@@ -130,7 +127,7 @@ def _go_around(state: Iterate, pending: Pending, point: Sample, setting: Setting
             return _looked_in_vain(state, setting), None
         case Purpose.TEST:
             return by_derivatives.give_up(state, setting), None
-    plan = pending.plan if state.trial is None else state.trial.plan
+    plan = pending.plan
     assert plan is not None
     delta = next_radius(-math.inf, plan.length, state.delta, state.rho)
     judged = Judged(Verdict.REJECTED, plan.predicted, state.current.u, point.u)
@@ -245,35 +242,21 @@ def _ask_near(
 
 def _mend(state: Iterate, setting: Setting, short: bool = False) -> Iterate:
     """Bring a far point near, refresh a stale one, or else reduce rho."""
-    for mended in (_bring_near, _refresh):
-        asking = mended(state, setting, short)
-        if asking is not None:
-            return asking
-    return state if not short and state.delta > state.rho else _narrow(state, setting)
-
-
-def _bring_near(state: Iterate, setting: Setting, short: bool) -> Iterate | None:
-    t, distance = farthest(state.places, state.k)
-    if state.models.by_derivatives:
-        return None
-    if distance <= FAR * max(2.0 * state.delta, 10.0 * state.rho):
-        return None
-    radius = max(min(0.1 * distance, state.delta), state.rho)
-    u = improving_point(state.places, state.k, t, radius, *setting.box)
-    return _ask_near(state, Purpose.GEOMETRY, state.current, u, radius, setting, replaces=t)
-
-
-def _refresh(state: Iterate, setting: Setting, short: bool) -> Iterate | None:
     current, options = state.current, setting.options
+    t, distance = farthest(state.places, state.k)
+    if distance > FAR * max(2.0 * state.delta, 10.0 * state.rho):  # one of several: models are not by derivatives
+        radius = max(min(0.1 * distance, state.delta), state.rho)
+        u = improving_point(state.places, state.k, t, radius, *setting.box)
+        return _ask_near(state, Purpose.GEOMETRY, current, u, radius, setting, replaces=t)
+    needed = for_model(state.delta, current.evaluation, options)
     for t, point in enumerate(state.points):
-        needed = for_model(state.delta, current.evaluation, options)
         if achieved(point.evaluation, options) > needed and not exhausted(point, setting):
             # A short step stays short while delta falls to rho: what is needed there is asked for at once.
             radius = state.rho if short else state.delta
             within = askable(REFINEMENT * for_model(radius, current.evaluation, options), setting)
             pending = Pending(Purpose.REFINE_POINT, point.u, within, point.evaluation, t, refines=point)
             return replace(state, pending=pending)
-    return None
+    return state if not short and state.delta > state.rho else _narrow(state, setting)
 
 
 def _narrow(state: Iterate, setting: Setting) -> Iterate:
@@ -307,10 +290,6 @@ def _look(state: Iterate, point: Sample, setting: Setting) -> Iterate:
     if not looks.better(state, point, setting):
         return _looked_in_vain(state.pooled(point), setting)
     radius = min(setting.options.initial_radius, norm(point.u - state.current.u))
-    return _begin_at(point, radius, state, setting)
-
-
-def _begin_at(point: Sample, radius: float, state: Iterate, setting: Setting) -> Iterate:
     first = first_points(point.u, radius, *setting.box, setting.options.seed)[1:]
     begun = replace(state, delta=radius, rho=radius, first=tuple(first)).looking(places=()).pooled(*state.points)
     if state.models.by_derivatives:

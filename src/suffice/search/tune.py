@@ -86,7 +86,7 @@ def tune(
     given: dict[str, Any] = {"bounds": box, "options": options, "seen": seen, "strategy": strategy}
     given["lower_bound"] = offered(objective, "lower_bound")
     tuners = [Tuner(theta, **given) for theta in _starts(theta0, starts, space)]
-    run = _run(tuners, objective, callback, tuners[0].options, starts is not None)
+    run = Run(tuners, objective, callback, listed=starts is not None)
     with nullcontext() if journal is None else _book(journal) as run.journal:
         if run.journal is not None:
             run.journal.create(_fingerprint(objective, strategy), run.arguments)
@@ -113,10 +113,8 @@ def resume(
     with _book(journal) as book:
         contents = book.open()
         tuners, listed, before = _taken_up(contents, options, problem, strategy)
-        options = before if options is None else options
-        run = _run(tuners, problem, callback, options, listed)
-        run.journal, run.seconds_before = book, contents.seconds
-        run.replay(options)
+        run = Run(tuners, problem, callback, book, listed, contents.seconds)
+        run.replay(before if options is None else options)
         if all(tuner.done for tuner in run.tuners):
             return run.result()
         contents.warn_of_versions()
@@ -142,17 +140,9 @@ def _taken_up(
             raise ValueError("there must be a start")
     except NONSENSE as error:
         raise JournalError(f"the journal {contents.path} cannot be understood: {shortened(error)}") from error
-    contents.refuse_changes(_changed_options(before, options) + differences(contents.fingerprint, fingerprint))
+    known = contents.header["fingerprint"]
+    contents.refuse_changes(_changed_options(before, options) + differences(known, fingerprint))
     return tuners, listed, before
-
-
-def _run(tuners: list[Tuner], objective: Objective, callback: Any, options: Options, listed: bool) -> Run:
-    """A run, whose arguments are refused before a journal is made."""
-    oracle(objective, options.policy)
-    derivatives_of(objective, options)
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback must be callable, got {callback!r}")
-    return Run(tuners, objective, callback, listed=listed)
 
 
 def _starts(theta0: Any, starts: Any, space: Any) -> list[Any]:
@@ -222,6 +212,10 @@ class Run:
     unwritten: Sequence[Tuner] = ()  # whose latest evaluation is not on disk
 
     def __post_init__(self) -> None:
+        oracle(self.objective, self.tuners[0].options.policy)  # what cannot be asked is refused here
+        derivatives_of(self.objective, self.tuners[0].options)
+        if self.callback is not None and not callable(self.callback):
+            raise TypeError(f"callback must be callable, got {self.callback!r}")
         for tuner in self.tuners:
             tuner.remembers = False
 
@@ -274,7 +268,8 @@ class Run:
         except JournalError as error:
             if self.journal is None:  # somebody else's, raised by the callback
                 raise
-            self._stop_without_journal(error)
+            held = f"it holds {self.journal.evaluations} of {self._evaluations} evaluations"
+            self._stop(Status.JOURNAL, f"{self.journal.path}: {error.__cause__ or error}; {held}", self.unwritten)
         except OracleError as error:
             self._stop(Status.FAILED)
             self._close("" if self.listed else str(error))
@@ -355,18 +350,11 @@ class Run:
     def _key(self, request: Request) -> str:
         return request_key(self.tuners[0].options.policy, request.theta, request.within, request.warm)
 
-    def _stop(self, status: Status, detail: str = "") -> None:
-        for tuner in self.tuners:
-            if tuner.search.status is Status.RUNNING:
-                tuner.stop(status, detail)
-
-    def _stop_without_journal(self, error: JournalError) -> None:
+    def _stop(self, status: Status, detail: str = "", unwritten: Sequence[Tuner] = ()) -> None:
         """Those that run, and those whose last evaluation has ended the search but is not on disk."""
-        assert self.journal is not None
-        held = f"it holds {self.journal.evaluations} of {self._evaluations} evaluations"
         for tuner in self.tuners:
-            if tuner.search.status is Status.RUNNING or tuner in self.unwritten:
-                tuner.stop(Status.JOURNAL, f"{self.journal.path}: {error.__cause__ or error}; {held}")
+            if tuner.search.status is Status.RUNNING or tuner in unwritten:
+                tuner.stop(status, detail)
 
     def _close(self, message: str = "") -> None:
         if self.journal is not None:

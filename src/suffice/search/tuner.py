@@ -52,8 +52,13 @@ class Search:
 
     @property
     def best(self) -> Sample | None:
-        """The result so far; None before the first evaluation."""
-        return self.ledger.better(self.strategy.current) if self.strategy.points else None
+        """The result so far: the evaluated point with the least proven upper bound of F, the incumbent if it is as
+        good; None before the first evaluation. It need not be the incumbent, which moves only if a step decreases F by
+        a share of what the model promised."""
+        if not self.strategy.points:
+            return None
+        best, current = self.ledger.best, self.strategy.current
+        return current if best is None or current.evaluation.interval[1] <= best.evaluation.interval[1] else best
 
     def decide(self) -> Search:
         """Think until an evaluation is pending or the search has ended."""
@@ -261,11 +266,8 @@ class Tuner:
         may be handed out again."""
         needed = {id(one.solutions) for one in evaluations_of(self.search)}
         kept = (one if id(one.solutions) in needed else replace(one, solutions=()) for one in self._answers)
-        answers = {"answers": tuple(kept), "seconds": self.search.ledger.seconds}
-        return {
-            "format": STATE_FORMAT,
-            **{name: encode(value) for name, value in {**self.arguments, **answers}.items()},
-        }
+        known = {**self.arguments, "answers": tuple(kept), "seconds": self.search.ledger.seconds}
+        return {"format": STATE_FORMAT, **{name: encode(value) for name, value in known.items()}}
 
     @classmethod
     def from_state(

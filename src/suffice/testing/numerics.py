@@ -7,6 +7,7 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -105,10 +106,9 @@ def _check_certificates(problem: Composite, start: Array, own: str | Solver) -> 
         if rule != "subgradient" and own != "auto":
             solvers.append(own)
         for solver in solvers or ["auto"]:
-            for step, solution in enumerate(iterate(problem, solver=solver, warm=start, certificate=rule)):  # type: ignore[arg-type]
+            iterates = iterate(problem, solver=solver, warm=start, certificate=rule)  # type: ignore[arg-type]
+            for step, solution in enumerate(islice(iterates, 41)):
                 _check_certificate(solution.x, solution.certificate, reference, f"{solver}, {rule}, step {step}")
-                if step == 40:
-                    break
 
 
 def _check_certificate(x: Array, certificate: Certificate, reference: Solution, where: str) -> None:
@@ -167,10 +167,8 @@ def check_solver(
         where = f"problem {i} (kappa {problem.kappa:.1e})"
         reference = solve(problem, within=1e-10, max_steps=max_steps)
         start = np.ones(problem.size or len(reference.x))
-        for step, solution in enumerate(iterate(problem, solver=solver, warm=start)):
+        for step, solution in enumerate(islice(iterate(problem, solver=solver, warm=start), 61)):
             _check_certificate(solution.x, solution.certificate, reference, f"{where}, step {step}")
-            if step == 60:
-                break
         within = max(1e-6, 10.0 * reference.certificate.radius)
         rough = solve(problem, within=1e3 * within, solver=solver, warm=start, max_steps=max_steps)
         kept = copy.deepcopy(rough.x)
@@ -219,8 +217,7 @@ def _steepest(loss: Loss, w: Array, size: float) -> Array:
     base = loss.at(w).residual
     directions = np.eye(w.size) if w.size <= 200 else np.random.default_rng(1).standard_normal((200, w.size))
     slopes = np.array([(loss.at(w + h * direction).residual - base) / h for direction in directions])
-    gradient: Array = slopes @ directions
-    return gradient
+    return np.asarray(slopes @ directions)
 
 
 def check_objective(
