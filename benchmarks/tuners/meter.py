@@ -20,8 +20,8 @@ import numpy as np
 
 from suffice.models import cox, multinomial
 from suffice.prove import factor, verified_rows
-from suffice.rows import design, memory
-from suffice.solvers import hessian, quadratic
+from suffice.rows import design, gram, memory
+from suffice.solvers import quadratic
 
 
 class Meter:
@@ -44,32 +44,17 @@ def columns(V: Any) -> int:
     return 1 if np.ndim(V) == 1 else math.prod(np.shape(V)[1:])
 
 
-class CountingAdjoint:
-    """r -> X^T r, counted."""
-
-    def __init__(self, adjoint: Any, X: Any) -> None:
-        self.adjoint, self.size = adjoint, entries(X)
-
-    @property
-    def roundings(self) -> Any:
-        return self.adjoint.roundings
-
-    def __call__(self, r: Any) -> Any:
-        METER.total += self.size * columns(r)
-        return self.adjoint(r)
-
-
 def install() -> None:
     """Count from now on; calling it again changes nothing."""
     if getattr(cox.CoxModel.hessian, "counted", False):  # the last of them
         return
-    plain = memory.adjoint
-    memory.adjoint = lambda X: CountingAdjoint(plain(X), X)  # type: ignore[assignment]
+    for adjoint in (memory.DenseAdjoint, memory.SparseAdjoint):
+        _count(adjoint, "__call__", lambda self, r: entries(self.X) * columns(r))
     _count(design.Design, "margins", lambda self, w: entries(self.X) * columns(w))
     _count(memory.InMemory, "directions", lambda self, w: entries(self.X) * columns(w))
 
-    for module in (hessian, verified_rows):
-        _count(module, "gram", lambda X, columns, scale, *_, **__: len(scale) * len(columns) * (len(columns) + 1) / 2)
+    _count(gram.Gram, "__call__", lambda job, block: _of_gram(np.count_nonzero(block["C"]), job.W))
+    _count(verified_rows, "gram", lambda X, columns, scale, *_, **__: _of_gram(len(scale), columns))
     _count(factor.ProvenFactor, "_lengths", lambda self, rows: len(rows[0]) * len(self) * (len(self) + 1) / 2)
 
     N = lambda part: float(len(part.B))  # noqa: E731 (a symbol)
@@ -78,6 +63,10 @@ def install() -> None:
     _count(quadratic.Wide, "on", lambda self, free: N(self) * len(free) * (len(free) + 1) / 2)
     _count(multinomial.Multinomial, "hessian", _of_softmax_hessian)
     _count(cox.CoxModel, "hessian", lambda self, m, W: self.design.shape[0] * len(W) * (len(W) + 1.0))
+
+
+def _of_gram(rows: int, columns: Any) -> float:
+    return rows * len(columns) * (len(columns) + 1) / 2
 
 
 def _of_softmax_hessian(self: Any, image: Any, working: Any) -> float:

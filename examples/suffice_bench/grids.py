@@ -33,9 +33,10 @@ from suffice.arrays import Array
 from suffice.models.multinomial import Multinomial
 from suffice.options import Options
 from suffice.rows.design import Design
+from suffice.rows.gram import Gram
 from suffice.rows.memory import InMemory
+from suffice.rows.sums import Block
 from suffice.sklearn import SufficeSearchCV
-from suffice.solvers import hessian
 
 SPACE = {"l1": (1e-6, 1e2), "l2": (1e-6, 1e2)}
 DATA: dict[str, tuple[Callable[..., Any], bool]] = {  # and whether targets are labels
@@ -155,6 +156,9 @@ def counted() -> Iterator[list[float]]:
         setattr(owner, name, counting)
         restore.append((owner, name, original))
 
+    def of_gram(job: Gram, block: Block) -> float:
+        return float(np.count_nonzero(block["C"]) * len(job.W) * (len(job.W) + 1) / 2)
+
     def of_hessian(model: Any, image: Any, working: Any) -> float:
         size = len(working) + model.classes
         return float(model.design.shape[0] * size * (size + 1) / 2)
@@ -162,7 +166,7 @@ def counted() -> Iterator[list[float]]:
     try:
         patch(Design, "margins", lambda design, w: math.prod(design.shape))
         patch(Design, "adjoint", lambda design, r: math.prod(design.shape))
-        patch(hessian, "gram", lambda X, columns, scale, *_: len(scale) * len(columns) * (len(columns) + 1) / 2)
+        patch(Gram, "__call__", of_gram)
         patch(InMemory, "directions", lambda rows, W: math.prod(rows.shape) * math.prod(W.shape[1:]))
         patch(InMemory, "pull", lambda rows, r: math.prod(rows.shape) * math.prod(r.shape[1:]))
         patch(Multinomial, "hessian", of_hessian)
