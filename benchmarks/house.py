@@ -102,8 +102,9 @@ def cases() -> dict[str, Callable[[], Any]]:
 def caravan() -> tuple[Any, Any]:
     """5,822 x 85, of the wheel ISLP."""
     import pandas as pd
-    from table_sources import content
+    from table_sources import content, download
 
+    download()
     table = pd.read_csv(io.BytesIO(content("islp", "ISLP/data/Caravan.csv"))).dropna()
     return table.drop(columns="Purchase").to_numpy(float), (table["Purchase"] == "Yes").to_numpy()
 
