@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from suffice.arrays import EPS, Array, norm
+from suffice.models.margin_losses import slope_and_bend
 from suffice.penalties.prox import Indices
 from suffice.rows.gram import dense_rows
 from suffice.solvers.minimise import from_face_to_face
@@ -43,8 +44,7 @@ class MarginProblem:
         if not self.free:
             return 0.0
         for _ in range(LEVELS):
-            slope = float(self.a @ self.psi.derivative(m + b, self.y))
-            bend = float(self.a @ self.psi.second(m + b, self.y))
+            slope, bend = (float(self.a @ part) for part in slope_and_bend(self.psi, m + b, self.y))
             step = math.copysign(FARTHEST, slope) if FARTHEST * bend < abs(slope) else slope / bend if bend else 0.0
             b -= step
             if abs(step) <= 1e-6:
@@ -65,12 +65,13 @@ class MarginProblem:
 
         height = phi(w, m, b)
         for step in range(steps):
-            pull = -(X.T @ (a * psi.derivative(m + b, y))) - l2 * w
+            slopes, bends = slope_and_bend(psi, m + b, y)
+            pull = -(X.T @ (a * slopes)) - l2 * w
             W = np.flatnonzero((w != 0.0) | (np.abs(pull) > LIKELY * l1))
             if len(W) > LARGEST:
                 return w, step, False
             try:
-                change = self._step(W, a * psi.second(m + b, y), pull[W], w[W], l1, l2, optimal)
+                change = self._step(W, a * bends, pull[W], w[W], l1, l2, optimal)
             except NoFactorError:
                 return w, step, False
             promised = float(pull[W] @ change) - l1 * float(np.abs(w[W] + change).sum() - np.abs(w[W]).sum())
