@@ -29,6 +29,7 @@ from suffice.arrays import host
 from suffice.models.intercept import Intercepted
 from suffice.models.multinomial import Multinomial
 from suffice.models.smooth import Ridged
+from suffice.rows.sums import Chosen
 from tests import reference
 from tests.reference_balls import (
     EXACT,
@@ -312,7 +313,8 @@ def stated(problem: Any) -> tuple[Any, Any]:
     if isinstance(smooth, Ridged):
         ridge, smooth = smooth.ridge, smooth.term
     F: Any
-    X, a = dense(smooth.design.X), [float(part) for part in host(smooth.design.weights)]
+    X, a = dense(smooth.design.X), smooth.design.weights
+    a = [float(part) for part in (a.at(slice(0, len(X))) if isinstance(a, Chosen) else host(a))]
     g, of_prox = stated_term(problem.prox, problem.size)
     # Sums of two floats are made in balls: l2 + ridge is not a float.
     l2 = np.broadcast_to(smooth.l2, problem.size)
@@ -321,7 +323,7 @@ def stated(problem: Any) -> tuple[Any, Any]:
         ridges = F.l2
     else:
         offset = getattr(smooth, "offset", None)
-        F = Linear(X, host(smooth.y), a, psi_of(smooth.loss), l2, isinstance(smooth, Intercepted), offset)
+        F = Linear(X, smooth.design.here(smooth.y), a, psi_of(smooth.loss), l2, isinstance(smooth, Intercepted), offset)
         ridges = F.l2
     with precision(EXACT):
         for j in range(F.width):
