@@ -10,7 +10,8 @@
     _penalty_search, _recorded         the search, its notes and its end
     _final_fit                         the final model, and what else is left behind
     _coefficient_proofs, coefficients  what is proven of each coefficient, and the table of them
-    report, _report_data, _page, measures             what people read of it
+    report, _report_data, measures                    what people read of it
+    _page, _page_coefficients                         and its page
 """
 
 from suffice.sklearn import table  # noqa: F401 (makes estimators known)

@@ -11,6 +11,7 @@ Scalers are those of scikit-learn that divide each column by a number, alone, in
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -77,23 +78,22 @@ def summary(search: Any) -> Data:
         "count": len(proven),
         "nonzero": int(np.count_nonzero(found["coef"])),
         **{name: int(np.isin(proven, these).sum()) for name, these in _KINDS.items()},
-        "rows": {name: None if one is None else one[order].tolist() for name, one in found.items()},
+        "rows": {name: None if one is None else _plain(one[order]) for name, one in found.items()},
     }
+
+
+def _plain(values: Array) -> list[Any]:
+    """For JSON, which has no word for what is not finite."""
+    return [None if isinstance(one, float) and not math.isfinite(one) else one for one in values.tolist()]
 
 
 _KINDS = {"proven_signs": (PLUS, MINUS), "proven_zero": (ZERO,), "open": (OPEN,)}
 
 
-def counts(found: Data) -> str:
-    """In words, of a `summary`."""
-    parts = [f"{found['nonzero']:,} of {found['count']:,} coefficients are not zero"]
-    if found["proven_signs"]:
-        parts.append(f"{found['proven_signs']:,} signs are proven")
-    if found["proven_zero"]:
-        parts.append(f"{found['proven_zero']:,} are proven to be exactly zero")
-    if found["open"]:
-        parts.append(f"{found['open']:,} open")
-    return ", ".join(parts)
+def proven(found: Data) -> str:
+    """What is proven, in words, of a `summary`."""
+    words = {"proven_signs": "signs are proven", "proven_zero": "are proven to be zero", "open": "are open"}
+    return ", ".join(f"{found[name]:,} {text}" for name, text in words.items() if found[name])
 
 
 def _proofs(search: Any) -> Any:
