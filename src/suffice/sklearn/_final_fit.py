@@ -90,7 +90,9 @@ def fit_final(
                 f"the final fit was left after {solution.steps:,} steps: its coefficients, of norm {size:.4g}, are "
                 f"proven to lie within {radius:.4g} of exact ones only (coef_radius_)"
             )
-        made = _whole(data, split, solution)
+        final = split.fitted(solution.x)
+        split.adapter.finish(final, split.model, solution)
+        made = put_into(data, split, final)
     if message:
         warnings.warn(message, ConvergenceWarning, stacklevel=outside_stacklevel())
     return made, radius, proofs
@@ -145,10 +147,9 @@ def solved(
     return solution
 
 
-def _whole(data: SearchData, split: Split, solution: Solution) -> Any:
-    """The estimator of the search, pipeline and all, with these weights."""
-    final, before = split.fitted(solution.x), split.before
-    split.adapter.finish(final, split.model, solution)
+def put_into(data: SearchData, split: Split, final: Any) -> Any:
+    """The estimator of the search, pipeline and all, with this linear one."""
+    before = split.before
     _check_feature_names(final, data.names(before), reset=True)
     whole = final
     if isinstance(inside(data.estimator), Pipeline):

@@ -332,13 +332,14 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if self.surrogate_:
             self.best_score_ = float(np.mean(scores_of_folds(best, folds, self.scorer_)))
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """The score of `best_estimator_` on these data: the one that `best_score_` is the mean over folds of."""
         check_is_fitted(self, "best_estimator_")
         best, X, y = self.best_estimator_, here(X), here(y)
         if transforms_target(best) and not self.surrogate_:
             best, y = fitted_inside(best), transformed(best, y)
-        return float(self.scorer_(best, X, y))
+        weight = {} if sample_weight is None else {"sample_weight": here(sample_weight)}
+        return float(self.scorer_(best, X, y, **weight))
 
     def coefficients(self) -> Any:
         """A DataFrame of pandas, one row for each coefficient of `best_estimator_`: `name`, `output` (of several
