@@ -127,11 +127,7 @@ def _verified(split: Any, problem: Composite, x: Array) -> Proof | None:
     here = replace(canonical, f=Ridged(term, canonical.ridge) if isinstance(canonical.f, Ridged) else term)
     with np.errstate(over="ignore", invalid="ignore"):
         proof = verified(here, x, Evidence.at(here, x))
-    if proof is None or proof.verification is None:
-        return None
-    model = Verifiable.of(here, len(x))
-    assert model is not None
-    return proof.verification, model, own
+    return None if proof is None or proof.verification is None else (proof.verification, model, own)
 
 
 def _told(proof: Verification, model: Verifiable, x: Array) -> tuple[Texts, Array]:

@@ -93,15 +93,6 @@ def _of_the_best(name: str) -> Any:
     return available_if(has)(method)
 
 
-def _with_model(search: Any, name: str) -> Any:
-    """The search; AttributeError where it has no fitted model."""
-    if not hasattr(search, "best_estimator_"):
-        raise AttributeError(
-            f"{type(search).__name__} has no {name}: it has no best_estimator_ (refit={search.refit!r})"
-        )
-    return search
-
-
 class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Cross-validated search for the penalties of a linear estimator, with a proven interval of the score.
 
@@ -351,12 +342,12 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def coef_(self) -> Any:
         """The coefficients of `best_estimator_`, as its last step sees the columns."""
-        return _report_data.final_estimator(_with_model(self, "coef_")).coef_
+        return _report_data.final_estimator(self).coef_
 
     @property
     def intercept_(self) -> Any:
         """The intercept of `best_estimator_`."""
-        return _report_data.final_estimator(_with_model(self, "intercept_")).intercept_
+        return _report_data.final_estimator(self).intercept_
 
     @property
     def n_nonzero_(self) -> int:

@@ -13,18 +13,19 @@ that are not proven (separable classes, as many columns as rows, and no l2) are 
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
-from suffice.arrays import EPS, Array, norm
+from suffice.arrays import EPS, Array, norm, outside_stacklevel
 from suffice.rows.given import numbered
 from suffice.sklearn._coefficient_proofs import OPEN, CoefficientProofs
 from suffice.sklearn._final_fit import FINAL, put_into, solved
-from suffice.sklearn._recorded import error_of_mean
 from suffice.sklearn._report_data import ACCURACY, ROUGH, FittedSearch
 from suffice.sklearn.folds import LinearFold
 from suffice.sklearn.penalties import step_to
@@ -51,9 +52,8 @@ class Relaxed:
     support_proven: bool  #: whether it is proven to be that of the exact penalised fit
     coef_radius: float  #: a proven bound on the distance of the coefficients from exact ones with this support
     score: float  #: the mean over folds of the optimised score, as trained
-    standard_error: float  #: of it, over folds
     penalised_score: float  #: the best of gamma = 1: what relaxing is held against
-    table: dict[str, Array]  #: what was tried: multiple (of l1), gamma, score, standard_error
+    table: dict[str, Array]  #: what was tried: multiple (of l1), gamma, score; NaN where a refit is not proven
 
 
 @dataclass(frozen=True)
@@ -97,17 +97,12 @@ def relaxed(search: Any, X: Any, y: Any, *, sample_weight: Any = None, groups: A
             for j, gamma in enumerate(GAMMAS):
                 made = found.mixed(gamma)
                 scores[i, j, k] = math.nan if made is None else scorer(made, held, split.labels, **more)
-    mean, error = scores.mean(axis=2), np.array([[_error(one) for one in row] for row in scores])
+    mean = scores.mean(axis=2)
     i, j = divmod(int(np.nanargmax(mean)), len(GAMMAS))
-    chosen, gamma = _scaled(best, multiples[i]), GAMMAS[j]
-    table = {
-        "multiple": np.repeat(multiples, len(GAMMAS)),
-        "gamma": np.tile(GAMMAS, len(multiples)),
-        "score": mean.ravel(),
-        "standard_error": error.ravel(),
-    }
-    made = _final(task, chosen, gamma)
-    return Relaxed(*made, float(mean[i, j]), float(error[i, j]), float(np.nanmax(mean[:, 0])), table)
+    tried = np.repeat(multiples, len(GAMMAS)), np.tile(GAMMAS, len(multiples)), mean.ravel()
+    table = dict(zip(("multiple", "gamma", "score"), tried, strict=True))
+    made = _final(task, _scaled(best, multiples[i]), GAMMAS[j])
+    return Relaxed(*made, float(mean[i, j]), float(np.nanmax(mean[:, 0])), table)
 
 
 def _checked(task: FittedSearch) -> list[Split]:
@@ -158,18 +153,18 @@ def _final(task: FittedSearch, penalties: Penalties, gamma: float) -> tuple[Any,
     data = replace(task.data, estimator=estimator)
     split = data.whole()
     ends, problem = _fitted(split, penalties, FINAL, None)
+    if ends.refit is None and gamma < 1.0:
+        text = (
+            "the refit to all rows is not proven, though those to the folds were: this is the penalised fit (gamma = 1)"
+        )
+        warnings.warn(text, ConvergenceWarning, stacklevel=outside_stacklevel())
+        gamma = 1.0
     final = ends.mixed(gamma)
-    if final is None:
-        raise ArithmeticError("the refit to all rows could not be proven, though those to the folds were: use gamma=1")
     proofs = CoefficientProofs.of(split, problem, ends.penalised, math.inf)
     radius = gamma * ends.penalised.certificate.radius
-    if ends.refit is not None and gamma < 1.0:
+    if ends.refit is not None:
         radius += (1.0 - gamma) * ends.refit.certificate.radius
     radius = radius * (1.0 + 4.0 * EPS) + 4.0 * EPS * norm(np.ravel(final.coef_))
     support = np.ravel(split.model.coefficients(ends.penalised.x)[0]) != 0.0
     proven = not np.any(proofs.proven == OPEN)
     return put_into(data, split, final), gamma, penalties, support, proven, float(radius)
-
-
-def _error(scores: Array) -> float:
-    return error_of_mean(scores) if len(scores) > 1 and np.isfinite(scores).all() else math.nan
