@@ -16,9 +16,10 @@ from suffice.report.chart import BLUE, GREY, INK, LINES, ORANGE, Line, Mark, Pan
 from suffice.report.figures import Trace
 from suffice.report.formats import ABSENT, interval, show
 from suffice.report.svg import figure
+from suffice.sklearn._page_coefficients import section
 from suffice.sklearn.measures import MEASURES, as_text
 
-FORMAT = "suffice report 3"
+FORMAT = "suffice report 4"
 MOST_EFFECTS = 10
 HALF = 520  # pixels: half a page
 OTHER_FOLDS = (
@@ -50,7 +51,7 @@ def _page(data: Data) -> str:
     about = (("Run", data["about"]), ("Versions", data["versions"]))
     sections = [
         ("model", "The model", _answer(data)),
-        ("coefficients", "Columns", _coefficients(data["coefficients"])),
+        ("coefficients", "Columns", section(data["coefficients"], data["table"])),
         *([("calibration", seen, _calibration(data["calibration"]))] if seen else []),
         ("summary", "Penalties and proof", _summary(data, shown)),
         ("regularisation", "Regularisation path", _regularisation(data["regularisation"])),
@@ -413,22 +414,6 @@ def _calibration(found: Data) -> str:
         text += "Bars are 90 % intervals of the share (Clopper and Pearson)." if curves <= 3 else ""
         text += f" {curves} of {classes} classes." if classes > 2 and curves < classes else ""
     return _drawn(text, figures.calibration(found), "calibration")
-
-
-def _coefficients(found: Data) -> str:
-    whose = {
-        "certified": "the final model, fitted to all data to a proven accuracy",
-        "best_estimator_": "the final model, fitted by scikit-learn to all data",
-    }.get(found["source"], "a model of all data; the search did not refit")
-    bars = min(len(found["names"]), figures.MOST_BARS)
-    text = f"Coefficients of {whose}: {found['nonzero']:,} of {found['features']:,} features have one that is not zero"
-    text += f", the {bars} largest are drawn." if bars < found["nonzero"] else "."
-    head = ("Feature", *(escape(label) or "Coefficient" for label in found["outputs"]))
-    rows = [(escape(name), *(_number(row[k], 6) for row in found["values"])) for k, name in enumerate(found["names"])]
-    rows.append(("<i>intercept</i>", *(_number(value, 6) for value in found["intercepts"])))
-    table = shell.table(head, rows, numeric=range(1, len(head)))
-    drawn = figure(figures.coefficients(found), "coefficients") if bars else ""
-    return f"{_caption(text)}{drawn}<details><summary>As a table</summary>{table}</details>"
 
 
 def _evaluations(data: Data, shown: Trace) -> str:
