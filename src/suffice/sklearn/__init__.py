@@ -3,6 +3,7 @@
 
     adapters, estimators, table, glm   what is known of estimators: one row each, from penalties to words and back
     certify                            how far a fitted estimator is from what it minimises
+    survival                           baseline hazards and survival curves of Cox's model, Kaplan and Meier's
     folds, _structure, splits, target  rows, weights of them and a model as a lower-level problem
     penalties, scores                  what is searched, in whose words, and which score is optimised
     _search, _preparation              what is asked for, and what follows from it before a search
