@@ -75,7 +75,7 @@ def test_curves_fall_from_one_and_end_with_the_last_row_that_was_watched():
     model = ElasticNetGLM("cox").fit(data.X, data.y)
     curves = model.predict_survival_function(data.X)
     assert curves.shape == (len(data.y), len(np.unique(model.baseline_times_))) and model.baseline_times_[-1] == 52.0
-    assert ((0.0 < curves) & (curves < 1.0)).all() and (np.diff(curves, axis=1) <= 0.0).all()
+    assert ((curves > 0.0) & (curves < 1.0)).all() and (np.diff(curves, axis=1) <= 0.0).all()
     early, late = model.predict_survival_function(data.X[:3], [0.0, 52.1]).T
     assert (early == 1.0).all() and np.isnan(late).all()
 

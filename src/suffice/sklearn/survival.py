@@ -114,11 +114,10 @@ class KaplanMeier:
         n = watched(time, weight, times)
         if entry is not None:
             n = n - watched(np.asarray(entry, dtype=float), weight, times)
-        d = np.array([float(weight[y == t].sum()) for t in times])
+        d: Array = np.array([float(weight[y == t].sum()) for t in times])
         with np.errstate(divide="ignore"):
             spread = np.cumsum(d / (n * np.maximum(n - d, 0.0)))
-        S: Array = np.cumprod(1.0 - d / n)
-        return cls(times, S, spread, n - d, float(time[weight > 0.0].max()))
+        return cls(times, np.cumprod(1.0 - d / n, dtype=np.float64), spread, n - d, float(time[weight > 0.0].max()))
 
     def at(self, times: Any) -> Array:
         """S at these times; NaN beyond the last one watched."""

@@ -118,11 +118,12 @@ class TunedTable:
         """What a report says of the run."""
         problem = self.problem
         target = f"logarithm of {settings.target}" if problem.log_target else settings.target
+        target = target if settings.event is None else f"{target} until {settings.event}"
         found = {
             "title": f"{Path(settings.table).name}: {target}",
             "table": settings.table,
             "target": target,
-            "task": problem.task,
+            "task": "survival" if settings.event is not None else problem.task,
             "model": f"{problem.model}: {MODELS[problem.model].words}",
             "rows": len(problem.y),
             "numeric columns": list(problem.numeric),
