@@ -168,3 +168,12 @@ def test_times_are_for_models_of_survival(tmp_path):
     _, out = run(tmp_path, "--target", "cost", "--model", "gamma")
     result = CliRunner().invoke(app, ["predict", str(out), str(tmp_path / "claims.csv"), "--times", "1"])
     assert result.exit_code == 2 and "--times is for a model of times until an event" in result.output
+
+
+def test_a_time_that_is_not_positive_is_named_with_its_line(tmp_path):
+    table = claims()
+    table.loc[3, "days"] = 0
+    table.to_csv(tmp_path / "claims.csv", index=False)
+    given = ["tune", str(tmp_path / "claims.csv"), "--time", "days", "--event", "died", "--out", str(tmp_path / "run")]
+    result = CliRunner().invoke(app, given)
+    assert result.exit_code == 2 and "must be positive numbers, 1 row holds another, in line 5: 0" in result.output

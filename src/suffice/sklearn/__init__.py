@@ -10,7 +10,7 @@
     _sketch, _starting_points          where to begin
     _penalty_search, _recorded         the search, its notes and its end
     _final_fit                         the final model, and what else is left behind
-    report, _report_data, _page, measures             what people read of it
+    report, _report_data, _page, _held_out_page, measures   what people read of it
 """
 
 from suffice.sklearn import table  # noqa: F401 (makes estimators known)

@@ -12,12 +12,16 @@ What became of rows is told by Kaplan and Meier, with d_k events among n_k rows 
 
     S(t) = prod_{t_k <= t} (1 - d_k/n_k),     var log S(t) = sum_{t_k <= t} d_k / (n_k (n_k - d_k))  (Greenwood),
 
-and 90 % intervals on the scale of log(-log S). All of this is estimated, and nothing of it proven.
+and 90 % intervals on the scale of log(-log S). Rows that folds have held out are sorted by the S that the models which
+have not seen them predict at the median time of an event, the horizon: a log hazard alone has no zero that these models
+share. In groups of equal size the mean prediction stands beside Kaplan and Meier's. All of this is estimated, and
+nothing of it proven.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +33,9 @@ from suffice.arrays import Array
 from suffice.models.cox import signed_times
 
 NORMAL = 1.6448536269514722  # quantile of 95 %
+RISKS = ("lowest third of risk", "middle third", "highest third")
+POINTS, MARKS = 120, 5  # times of curves; numbers at risk, at least, at round times
+EVENTS, MOST_GROUPS = 20, 10  # of a group that is held against its prediction
 
 
 def keep_baseline(estimator: Any, fold: Any, w: Array) -> None:
@@ -134,6 +141,46 @@ class KaplanMeier:
             return (0.05 ** (1.0 / rows) if S == 1.0 and rows > 0.0 else 0.0), 1.0
         wide = NORMAL * math.sqrt(self.variance[k]) / -math.log(S)
         return S ** math.exp(wide), S ** math.exp(-wide)
+
+
+def survived(models: Sequence[Any], found: Any) -> dict[str, Any]:
+    """What became of held-out rows, as plain data. `models`: (estimator, its held-out rows, fold, weights w) each, and
+    `found` is their `Predicted`."""
+    y, entry, even = found.y, found.entry, found.weight is None
+    weight = np.ones(len(y)) if even else found.weight
+    counted = weight > 0.0
+    events, last = y[(y > 0.0) & counted], float(np.abs(y[counted]).max())
+    horizon, times = float(np.median(events)), np.linspace(0.0, last, POINTS)
+    curves = []
+    for estimator, X, fold, w in models:
+        keep_baseline(estimator, fold, w)
+        curves.append(np.exp(-cumulative_hazards(estimator, X, [horizon, *times])))
+    S = np.concatenate(curves)
+    order = np.argsort(-S[:, 0], kind="stable")
+    order = order[counted[order]]
+    unit = 10.0 ** math.floor(math.log10(last / MARKS))
+    marks = np.arange(0.0, last, unit * max(k for k in (1, 2, 5) if k * unit <= last / MARKS))
+
+    def of(rows: Any) -> tuple[dict[str, Any], KaplanMeier, Array]:
+        told = {"rows": len(rows), "events": int((y[rows] > 0.0).sum())}
+        since = None if entry is None else entry[rows]
+        return told, KaplanMeier.of(y[rows], weight[rows], since), np.average(S[rows], axis=0, weights=weight[rows])
+
+    groups, bins = [], []
+    for name, rows in zip(RISKS, np.array_split(order, len(RISKS)), strict=True):
+        told, curve, predicted = of(rows)
+        left = watched(np.abs(y[rows]), np.ones(len(rows)), marks)
+        left = left if entry is None else left - watched(entry[rows], np.ones(len(rows)), marks)
+        told |= {"observed": curve.at(times), "predicted": predicted[1:], "at_risk": left.astype(int)}
+        groups.append({"name": name, **told})
+    for rows in np.array_split(order, int(np.clip(len(events) // EVENTS, 2, MOST_GROUPS))):
+        told, curve, predicted = of(rows)
+        low, high = curve.interval(horizon) if even else (None, None)
+        bins.append({**told, "predicted": predicted[0], "observed": curve.at(horizon), "low": low, "high": high})
+    return {
+        "samples": len(y), "events": len(events), "horizon": horizon, "times": times, "marks": marks, "groups": groups,
+        "bins": bins,
+    }  # fmt: skip
 
 
 def watched(until: Array, weight: Array, times: Array) -> Array:

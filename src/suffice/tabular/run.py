@@ -143,7 +143,10 @@ class TunedTable:
 
     def how_to_load(self) -> list[str]:
         """How to predict with the model, as commands and code."""
-        lines = [f"suffice predict {self.folder} new.csv    # at a shell: reads new files as this one was read"]
+        y, times = self.problem.y, ""
+        if self.problem.model == "cox":
+            times = f" --times {np.median(y[y > 0.0]):g}"
+        lines = [f"suffice predict {self.folder} new.csv{times}    # at a shell: reads new files as this one was read"]
         if self.model_file is None:
             return lines
         library, more = "skops.io", f", trusted={list(self.model_types)}"
