@@ -4,15 +4,19 @@ import math
 
 import numpy as np
 import pytest
-from sklearn.base import clone
+from flint import arb
+from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import suffice
 from suffice.datasets import load_rossi
 from suffice.options import Options
 from suffice.sklearn import ElasticNetGLM, SufficeSearchCV
 from suffice.sklearn.measures import concordance
 from suffice.sklearn.survival import KaplanMeier, survival_function
+from tests.reference_cox import Cox
+from tests.reference_exact import Kinked, enclose
 
 FEW = Options(max_evaluations=4)
 
@@ -201,3 +205,116 @@ def test_held_out_concordance_compares_no_risks_of_different_models():
     assert away.held_out_.measured()["concordance"] == pytest.approx(found, abs=0.02)
     each = [one["concordance"] for one in away.held_out_.by_fold()]
     assert len(each) == 3 and min(each) <= found <= max(each)
+
+
+# How exactly Cox models were fitted, theirs and ours
+
+
+@pytest.mark.parametrize("kind", ["", "strata", "entry"])  # the reference has no offsets
+@pytest.mark.parametrize("ties", ["efron", "breslow"])
+def test_certificates_hold_the_distance_to_forty_digits(kind, ties):
+    X, y, weight = rows(24)
+    columns = {name: X[:, place] for name, place in KINDS[kind].items()}
+    features = [k for k in range(6) if k not in KINDS[kind].values()]
+    model = ElasticNetGLM("cox", l1=0.02, l2=0.05, ties=ties, **KINDS[kind]).fit(X, y, weight)
+    exact = enclose(
+        Cox(X[:, features], y, 0.05, efron=ties == "efron", weight=weight, **columns), Kinked.l1([0.02] * len(features))
+    )
+    best = -model.deviance(X, y, weight)
+    for step in (0.0, 1e-9, 1e-4, 0.3):
+        model.coef_ = model.coef_ + step * (np.arange(6) == features[0])
+        report = suffice.certify(model, X, y, weight)
+        away = exact.distance(model.coef_[features])
+        assert report.told and arb(report.at_least) <= away + arb("1e-20") and away <= arb(report.radius)
+        assert report.at_least > 0.5 * step or step < 1e-4
+    assert "off, at the least" in report.message
+    assert report.scoring == "neg_partial_likelihood" and report.score == pytest.approx(-model.deviance(X, y, weight))
+    low, high = report.score_interval  # of the exact model, which this one was
+    assert low - 1e-8 <= best <= high + 1e-8 and high - low < 1e-6
+
+
+def test_an_offset_is_part_of_what_is_certified():
+    X, y, weight = rows()
+    model = ElasticNetGLM("cox", l1=0.02, l2=0.05, offset=3).fit(X[:, :4], y, weight)
+    report = suffice.certify(model, X[:, :4], y, weight)
+    assert report.relative < 1e-6 and report.score == pytest.approx(-model.deviance(X[:, :4], y, weight), rel=1e-12)
+    other = X[:, :4] + np.array([0.0, 0.0, 0.0, 1.0]) * X[:, :1]
+    assert suffice.certify(model, other, y, weight).at_least > 0.1
+
+
+@pytest.mark.parametrize(
+    ("l2", "positive", "message"), [(0.0, False, "without an l2 penalty"), (0.1, True, "positive")]
+)
+def test_what_cannot_be_certified_of_survival_is_refused(l2, positive, message):
+    data = load_rossi()
+    model = ElasticNetGLM("cox", l1=0.01, l2=l2, positive=positive).fit(data.X, data.y)
+    report = suffice.certify(model, data.X, data.y)
+    assert not report.told and message in report.message
+
+
+def of_sksurv(name, **known):
+    """A fitted model of this class, as if the package were there."""
+    arguments = {
+        "CoxPHSurvivalAnalysis": "alpha=0, *, ties='breslow', n_iter=100, tol=1e-9, verbose=0",
+        "CoxnetSurvivalAnalysis": "*, n_alphas=100, alphas=None, alpha_min_ratio='auto', l1_ratio=0.5, "
+        "penalty_factor=None, normalize=False, copy_X=True, tol=1e-7, max_iter=100000, verbose=False, "
+        "fit_baseline_model=False",
+    }[name]
+    space: dict = {}
+    exec(f"def __init__(self, {arguments}): vars(self).update(locals())", space)
+    fit = lambda self, X, y: self  # noqa: E731
+    kind = type(
+        name, (BaseEstimator,), {"__init__": space["__init__"], "fit": fit, "__module__": "sksurv.linear_model"}
+    )
+    made = kind(**{key: value for key, value in known.items() if not key.endswith("_")})
+    vars(made).update({key: value for key, value in known.items() if key.endswith("_")})
+    return made
+
+
+STRUCTURED = [("event", bool), ("time", float)]
+
+
+def test_models_of_scikit_survival_are_certified_by_name():
+    data = load_rossi()
+    n, y = len(data.y), np.array(list(zip(data.y > 0, np.abs(data.y), strict=True)), dtype=STRUCTURED)
+    for ties in ("breslow", "efron"):
+        coef = ElasticNetGLM("cox", l1=0.0, l2=5.0 / n, ties=ties).fit(data.X, data.y).coef_
+        theirs = of_sksurv("CoxPHSurvivalAnalysis", alpha=5.0, ties=ties, coef_=coef)
+        assert suffice.certify(theirs, data.X, y).relative < 1e-6
+        assert suffice.certify(theirs.set_params(alpha=6.0), data.X, y).at_least > 1e-3
+    factors = np.linspace(0.5, 1.5, 7)
+    both = {"l1": 0.02 * 0.6, "l2": 0.02 * 0.4, "penalty_factors": factors, "ties": "breslow"}
+    coef = ElasticNetGLM("cox", **both).fit(data.X, data.y).coef_
+    fitted = {"alphas_": np.array([0.02]), "penalty_factor_": factors, "coef_": coef[:, None]}
+    theirs = of_sksurv("CoxnetSurvivalAnalysis", alphas=[0.02], l1_ratio=0.6, fit_baseline_model=True, **fitted)
+    assert suffice.certify(theirs, data.X, y).relative < 1e-6
+    path = {**fitted, "alphas_": np.array([0.03, 0.02]), "coef_": np.column_stack([coef, coef])}
+    assert (
+        "fit it with one, alphas=[0.1]"
+        in suffice.certify(of_sksurv("CoxnetSurvivalAnalysis", **path), data.X, y).message
+    )
+    for argument in ({"normalize": True}, {"strange": 1}):
+        theirs = of_sksurv("CoxnetSurvivalAnalysis", **fitted)
+        vars(theirs).update(argument)
+        assert suffice.certify(theirs, data.X, y).told == ("strange" in argument)
+
+
+def test_scikit_survival_itself():
+    linear = pytest.importorskip("sksurv.linear_model")
+    data = load_rossi()
+    X, y = (
+        StandardScaler().fit_transform(data.X),
+        np.array(list(zip(data.y > 0, np.abs(data.y), strict=True)), dtype=STRUCTURED),
+    )
+    tight = {"tol": 1e-12}
+    for model in (
+        linear.CoxPHSurvivalAnalysis(alpha=5.0, ties="efron", **tight),
+        linear.CoxPHSurvivalAnalysis(alpha=np.arange(1.0, 8.0), **tight),
+        linear.CoxnetSurvivalAnalysis(alphas=[0.02], l1_ratio=0.9, penalty_factor=np.arange(1.0, 8.0), **tight),
+    ):
+        assert suffice.certify(model.fit(X, y), X, y).relative < 1e-6
+    ridge = linear.CoxPHSurvivalAnalysis(alpha=5.0, **tight).fit(X, y)
+    ours = ElasticNetGLM("cox", l1=0.0, l2=5.0 / len(y), ties="breslow").fit(X, data.y)
+    times = ridge.unique_times_
+    expected = ridge.predict_survival_function(X, return_array=True)
+    assert ours.predict_survival_function(X, times) == pytest.approx(expected, rel=1e-7)

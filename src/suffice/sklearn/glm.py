@@ -36,6 +36,7 @@ from suffice.sklearn.folds import Hazards, Intercept
 from suffice.sklearn.measures import concordance
 from suffice.sklearn.splits import SearchData
 from suffice.sklearn.survival import cumulative_hazards, keep_baseline
+from suffice.sklearn.table import of_hazards
 from suffice.solvers.solution import Outcome
 
 SPECIAL = ("offset", "exposure", "strata", "entry")  # parameters that name columns
@@ -163,10 +164,11 @@ class GLMRow(Regression):
 
     def objective(self, estimator: Any, y: Any, weights: Array) -> Objective:
         itself = "coef_radius_ says it of the fit itself"
+        refuse(np.any(estimator.positive), f"its coefficients are constrained to be positive: {itself}")
+        if estimator.family == "cox":
+            return of_hazards(estimator, estimator.ties, self.penalties(estimator, weights), y, weights)
         for name in SPECIAL:
             refuse(getattr(estimator, name) is not None, f"{name} is not supported: {itself}")
-        refuse(np.any(estimator.positive), f"its coefficients are constrained to be positive: {itself}")
-        refuse(estimator.family == "cox", f"there is no reader for family='cox': {itself}")
         return super().objective(estimator, y, weights)
 
 
