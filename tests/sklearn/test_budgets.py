@@ -99,8 +99,8 @@ def test_a_final_fit_without_time_is_left_with_what_is_proven_and_a_warning():
     data = SearchData(estimator, wide, Y, np.ones(len(Y)))
     penalties = {"l1": 0.0, "l2": 1e-8}
     with pytest.warns(ConvergenceWarning, match="left after 1 steps"):
-        left, left_radius = _final_fit.fit_final(data, penalties, until=time.monotonic() - 1.0)
-    whole, radius = _final_fit.fit_final(data, penalties)
+        left, left_radius, _ = _final_fit.fit_final(data, penalties, until=time.monotonic() - 1.0)
+    whole, radius, _ = _final_fit.fit_final(data, penalties)
     assert np.linalg.norm(left.coef_ - whole.coef_) <= left_radius + radius
     assert left_radius > radius
 

@@ -56,6 +56,12 @@ CASES = {
 }
 
 
+@pytest.mark.parametrize("name", ["elastic net", "ridge", "ridge, no intercept", "counts"])
+def test_the_intercept_is_a_number_of_numpy_as_converters_expect(name):
+    estimator, y = CASES[name]
+    assert isinstance(search_of(estimator, y).intercept_, np.float64)
+
+
 def search_of(estimator, y, rows=X, **more):
     return SufficeSearchCV(estimator, cv=3, options=FEW, **more).fit(rows, y)
 

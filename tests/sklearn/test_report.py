@@ -319,6 +319,25 @@ def test_a_search_draws_itself(ridge, hostile):
     assert bars == pytest.approx(sorted(ridge[0].best_estimator_.coef_))
 
 
+def test_the_page_says_what_is_proven_of_coefficients_and_shows_all_of_them():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 20)) * 100.0
+    y = X[:, 0] - 0.5 * X[:, 1] + rng.standard_normal(80)
+    search = SufficeSearchCV(make_pipeline(StandardScaler(), Lasso()), cv=3, options=FEW).fit(X, y)
+    data = collect(search, X, y, about={})
+    text, table = page(data), search.coefficients()
+    order = np.argsort(-table["coef_standardised"].abs(), kind="stable")
+    assert data["table"]["rows"]["name"] == table["name"].iloc[order].tolist() and data["table"]["count"] == 20
+    zeros = int((table["proven"] == "zero").sum())
+    assert zeros > 0 and f"{zeros} are proven to be zero" in text and "<summary>All 20</summary>" in text
+    assert f'<td>x0</td><td class="n">{table["coef"][0]:.4g}</td>' in text
+    assert "Standard error" not in text  # there is an l1
+
+
+def test_standard_errors_are_on_the_page_where_there_are_any(ridge):
+    assert "Standard error" in page(ridge[3]) and "pulls towards zero" in page(ridge[3])
+
+
 def test_a_search_without_a_model_has_no_coefficients_to_draw():
     X, y = regression()
     search = SufficeSearchCV(Ridge(), {"l2": (1e-4, 1e2)}, cv=4, options=FEW, refit=False).fit(X, y)

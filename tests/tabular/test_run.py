@@ -469,3 +469,20 @@ def test_a_model_no_better_than_the_baseline_is_called_so(data, tmp_path, no_rep
     FRAME[["age", "member"]].assign(spent=noise, bought="a").to_csv(data, index=False)
     result = tune(data, "--model", "ridge", target="spent", out=tmp_path / "run")
     assert result.exit_code == 0 and "no better than that baseline" in result.output
+
+
+def test_the_largest_coefficients_are_told_with_what_is_proven(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pandas.DataFrame(rng.standard_normal((120, 12)), columns=[f"c{k}" for k in range(12)])
+    table["y"] = 3.0 * table["c4"] - table["c7"] + rng.standard_normal(120)
+    path = tmp_path / "table.csv"
+    table.to_csv(path, index=False)
+    given = ["tune", str(path), "--target", "y", "--model", "lasso", "--no-report"]
+    told = runner.invoke(app, [*given, "--out", str(tmp_path / "one")]).stdout.splitlines()
+    at = next(k for k, line in enumerate(told) if line.startswith("Columns  "))
+    assert "proven to be zero" in told[at] and told[at + 2].endswith("  c4") and told[at + 3].endswith("  c7")
+    found = json.loads(runner.invoke(app, [*given, "--out", str(tmp_path / "two"), "--json"]).stdout)
+    rows = found["coefficients"]["rows"]
+    assert len(rows["name"]) == 12 and rows["name"][:2] == ["c4", "c7"] and rows["proven"][:2] == ["+", "-"]
+    assert rows["se"] == [None] * 12  # there is an l1
+    assert found["coefficients"]["proven_zero"] == rows["proven"].count("zero") > 0

@@ -10,21 +10,31 @@
     _sketch, _starting_points          where to begin
     _penalty_search, _recorded         the search, its notes and its end
     _final_fit                         the final model, and what else is left behind
-    report, _report_data, _page, _held_out_page, measures   what people read of it
+    _coefficient_proofs, coefficients  what is proven of each coefficient, and the table of them
+    relaxed_lasso                      less shrinkage, over the same folds
+    nested                             the honest score of tuning
+    report, _report_data, measures                    what people read of it
+    _page, _page_coefficients, _held_out_page         and its page
 """
 
 from suffice.sklearn import table  # noqa: F401 (makes estimators known)
 from suffice.sklearn._search import SufficeSearchCV
 from suffice.sklearn.adapters import Adapter, CannotTellError, Fold, Objective, register_adapter, register_objective
 from suffice.sklearn.glm import ElasticNetGLM
+from suffice.sklearn.nested import NestedScore, nested_score
+from suffice.sklearn.relaxed_lasso import Relaxed, relaxed
 
 __all__ = [
     "Adapter",
     "CannotTellError",
     "ElasticNetGLM",
     "Fold",
+    "NestedScore",
     "Objective",
+    "Relaxed",
     "SufficeSearchCV",
+    "nested_score",
     "register_adapter",
     "register_objective",
+    "relaxed",
 ]

@@ -35,6 +35,7 @@ from suffice.arrays import Array, norm, outside_stacklevel
 from suffice.evaluation import Evaluation
 from suffice.journal.codec import light
 from suffice.result import Result
+from suffice.sklearn._coefficient_proofs import CoefficientProofs
 from suffice.sklearn._recorded import fold_losses
 from suffice.sklearn.adapters import find_adapter
 from suffice.sklearn.measures import Predicted, of_the_target_alone
@@ -59,17 +60,19 @@ def fit_final(
     near: Sequence[Solution] = (),
     until: float = math.inf,
     theirs: Any = None,
-) -> tuple[Any, float]:
-    """`data.estimator`, which has the best parameters, with coefficients by our own solver, and a proven bound on their
-    distance from exact ones; the same of `theirs`, if scikit-learn has fitted it. `penalties` has l1 and l2, of every
-    group if there are groups, `near` are solutions of folds there."""
+) -> tuple[Any, float, CoefficientProofs]:
+    """`data.estimator`, which has the best parameters, with coefficients by our own solver, a proven bound on their
+    distance from exact ones, and what is proven of each; the same of `theirs`, if scikit-learn has fitted it.
+    `penalties` has l1 and l2, of every group if there are groups, `near` are solutions of folds there."""
     split, message = data.whole(), ""
-    solution = fitted_weights(split, penalties, near, until)
+    problem, solution = fitted_weights(split, penalties, near, until)
+    proofs = CoefficientProofs.of(split, problem, solution, until)
     size = norm(solution.x)
     radius = solution.certificate.radius
     if theirs is not None:
         ours = np.ravel(split.model.coefficients(solution.x)[0])
-        apart, size = norm(np.ravel(split_pipeline(fitted_inside(theirs))[0].coef_) - ours), norm(ours)
+        own = np.ravel(split_pipeline(fitted_inside(theirs))[0].coef_)
+        apart, size, proofs = norm(own - ours), norm(ours), proofs.beside(ours, own)
         if apart - radius > OFF * size:
             where, floor = "exact ones", split.model.l2_in_place_of_none
             why = "its solver has stopped too early (tol, max_iter, features of very different scales)"
@@ -87,26 +90,29 @@ def fit_final(
                 f"the final fit was left after {solution.steps:,} steps: its coefficients, of norm {size:.4g}, are "
                 f"proven to lie within {radius:.4g} of exact ones only (coef_radius_)"
             )
-        made = _whole(data, split, solution)
+        final = split.fitted(solution.x)
+        split.adapter.finish(final, split.model, solution)
+        made = put_into(data, split, final)
     if message:
         warnings.warn(message, ConvergenceWarning, stacklevel=outside_stacklevel())
-    return made, radius
+    return made, radius, proofs
 
 
 def fitted_weights(
     split: Split, penalties: dict[str, float], near: Sequence[Solution] = (), until: float = math.inf
-) -> Solution:
-    """w of all training rows as the final model has it; where little is proven without an l2, with the smallest that
-    proves it."""
+) -> tuple[Composite, Solution]:
+    """w of all training rows as the final model has it, and its problem; where little is proven without an l2, with the
+    smallest that proves it."""
     problem = split.penalised().at(**penalties)
     solution = solved(problem, split.solver, FINAL, between(near, problem), until=until)
     for ridge in RIDGES if problem.mu == 0.0 else ():
         if solution.certificate.radius <= OFF * norm(solution.x) or solution.outcome is Outcome.MAX_STEPS:
             break
-        problem = replace(split.penalised(), ridge=ridge).at(**penalties)
-        proven = solved(problem, split.solver, FINAL, solution.x, until=until)
-        solution = min(solution, proven, key=lambda one: one.certificate.radius)
-    return solution
+        other = replace(split.penalised(), ridge=ridge).at(**penalties)
+        proven = solved(other, split.solver, FINAL, solution.x, until=until)
+        if proven.certificate.radius < solution.certificate.radius:
+            problem, solution = other, proven
+    return problem, solution
 
 
 def between(near: Sequence[Solution], problem: Composite) -> Array | None:
@@ -141,10 +147,9 @@ def solved(
     return solution
 
 
-def _whole(data: SearchData, split: Split, solution: Solution) -> Any:
-    """The estimator of the search, pipeline and all, with these weights."""
-    final, before = split.fitted(solution.x), split.before
-    split.adapter.finish(final, split.model, solution)
+def put_into(data: SearchData, split: Split, final: Any) -> Any:
+    """The estimator of the search, pipeline and all, with this linear one."""
+    before = split.before
     _check_feature_names(final, data.names(before), reset=True)
     whole = final
     if isinstance(inside(data.estimator), Pipeline):

@@ -19,6 +19,7 @@ from suffice.report.svg import figure
 from suffice.sklearn._held_out_page import TITLES, held_out
 from suffice.sklearn._held_out_page import caption as _caption
 from suffice.sklearn._held_out_page import drawn as _drawn
+from suffice.sklearn._page_coefficients import section
 from suffice.sklearn.measures import MEASURES, as_text
 
 FORMAT = "suffice report 4"
@@ -53,7 +54,7 @@ def _page(data: Data) -> str:
     about = (("Run", data["about"]), ("Versions", data["versions"]))
     sections = [
         ("model", "The model", _answer(data)),
-        ("coefficients", "Columns", _coefficients(data["coefficients"])),
+        ("coefficients", "Columns", section(data["coefficients"], data["table"])),
         ("calibration", seen, held_out(data["calibration"])),
         ("summary", "Penalties and proof", _summary(data, shown)),
         ("regularisation", "Regularisation path", _regularisation(data["regularisation"])),
@@ -394,22 +395,6 @@ def _regularisation(found: Data) -> str:
     if found.get("left_out", 0):
         text += f" {found['left_out']:,} further models would have taken longer than the search, and are left out."
     return _drawn(text, figures.regularisation_path(found), "regularisation")
-
-
-def _coefficients(found: Data) -> str:
-    whose = {
-        "certified": "the final model, fitted to all data to a proven accuracy",
-        "best_estimator_": "the final model, fitted by scikit-learn to all data",
-    }.get(found["source"], "a model of all data; the search did not refit")
-    bars = min(len(found["names"]), figures.MOST_BARS)
-    text = f"Coefficients of {whose}: {found['nonzero']:,} of {found['features']:,} features have one that is not zero"
-    text += f", the {bars} largest are drawn." if bars < found["nonzero"] else "."
-    head = ("Feature", *(escape(label) or "Coefficient" for label in found["outputs"]))
-    rows = [(escape(name), *(_number(row[k], 6) for row in found["values"])) for k, name in enumerate(found["names"])]
-    rows.append(("<i>intercept</i>", *(_number(value, 6) for value in found["intercepts"])))
-    table = shell.table(head, rows, numeric=range(1, len(head)))
-    drawn = figure(figures.coefficients(found), "coefficients") if bars else ""
-    return f"{_caption(text)}{drawn}<details><summary>As a table</summary>{table}</details>"
 
 
 def _evaluations(data: Data, shown: Trace) -> str:

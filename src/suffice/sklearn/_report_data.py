@@ -243,7 +243,7 @@ def coefficients(search: Any, task: FittedSearch | None = None) -> Data:
         source = "best_estimator_" if search.refit == "sklearn" else "certified"
     elif task is not None:
         split = task.data.whole()
-        coef, intercept = split.model.coefficients(fitted_weights(split, search.best_penalties_).x)
+        coef, intercept = split.model.coefficients(fitted_weights(split, search.best_penalties_)[1].x)
         source = "suffice"
     else:
         raise AttributeError(f"{type(search).__name__}(refit={search.refit!r}) has no best_estimator_, no coefficients")

@@ -46,7 +46,7 @@ from suffice.rows.given import here, of_its_kind
 from suffice.rows.sums import one_thread
 from suffice.search.bilevel import BilevelProblem
 from suffice.signals import at_once
-from suffice.sklearn import _report_data, survival
+from suffice.sklearn import _report_data, coefficients, survival
 from suffice.sklearn._final_fit import (
     FoldWeights,
     fit_final,
@@ -191,6 +191,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     global_gap_ : float, with `certify_global`: no penalties in the space have a loss that is lower by more than this
         share; `global_certificate_` : suffice.GlobalCertificate, with `plot()`.
     scorers_ : dict of all scorers by name; `scorer_` is the one of `best_score_` and `score`, named `asked_scoring_`.
+    coef_, intercept_, n_nonzero_ : of the linear estimator inside `best_estimator_`; see `coefficients()`.
     best_index_, best_estimator_, n_splits_, classes_, n_features_in_ : as in GridSearchCV.
     result_ : suffice.Result of the search; if there were several, of the best, and `result_.starts` has all.
     """
@@ -275,7 +276,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 data, near = replace(known.data, estimator=estimator), self._fold_weights.solutions
                 until = began + known.options.max_seconds
                 made = fit_final(data, self.best_penalties_, near, until, fitted)
-                self.best_estimator_, self.coef_radius_ = made
+                self.best_estimator_, self.coef_radius_, self._proofs = made
         if known.data.classes is not None and not self.refit:
             self._classes = known.data.classes
         return self
@@ -326,13 +327,36 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         if self.surrogate_:
             self.best_score_ = float(np.mean(scores_of_folds(best, folds, self.scorer_)))
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """The score of `best_estimator_` on these data: the one that `best_score_` is the mean over folds of."""
         check_is_fitted(self, "best_estimator_")
         best, X, y = self.best_estimator_, here(X), here(y)
         if transforms_target(best) and not self.surrogate_:
             best, y = fitted_inside(best), transformed(best, y)
-        return float(self.scorer_(best, X, y))
+        weight = {} if sample_weight is None else {"sample_weight": here(sample_weight)}
+        return float(self.scorer_(best, X, y, **weight))
+
+    def coefficients(self) -> Any:
+        """A DataFrame of pandas, one row for each coefficient of `best_estimator_`: `name`, `output` (of several
+        classes or targets), `coef` per unit of the column before scalers, `coef_standardised` per standard deviation,
+        `proven` of the exact coefficient ("+", "-", "zero", or "open"), `radius`, how far `coef` is from it at most,
+        and `se`, a sandwich standard error where there is no l1, else NaN (`attrs["se"]` says what it tells)."""
+        return coefficients.frame(self)
+
+    @property
+    def coef_(self) -> Any:
+        """The coefficients of `best_estimator_`, as its last step sees the columns."""
+        return _report_data.final_estimator(self).coef_
+
+    @property
+    def intercept_(self) -> Any:
+        """The intercept of `best_estimator_`."""
+        return _report_data.final_estimator(self).intercept_
+
+    @property
+    def n_nonzero_(self) -> int:
+        """How many coefficients of `best_estimator_` are not zero."""
+        return int(np.count_nonzero(self.coef_))
 
     def plot_path(self, ax: Any = None) -> Any:
         """The loss over the penalties at every evaluation, and the way of the search; see `suffice.plots`."""

@@ -278,6 +278,7 @@ class Regression(LinearEstimator):
         return SeveralTargets(y.shape[1])
 
     def fitted(self, estimator: Any, coef: Any, intercept: Any, classes: Any) -> Any:
+        intercept = np.float64(intercept) if np.ndim(intercept) == 0 else intercept  # as fits have it
         estimator.coef_, estimator.intercept_, estimator.n_features_in_ = coef, intercept, np.shape(coef)[-1]
         return self.with_puts(estimator, classes)
 

@@ -195,6 +195,20 @@ class LinearFold:
         targets = self.y if self.design.rows.dear else self.targets(y)
         return HeldOut(design, targets, phi, 1.0 / folds / unit, train, offset=offset, blur=blur)
 
+    def as_given(self, X: Any, y: Array) -> LinearFold:
+        """The problem of these rows and targets to the last bit, which are those that the fold was made of."""
+        if not self.centred:
+            return self
+        more: dict[str, Any] = {"columns": self.places, "structure": self.structure}
+        return LinearFold(X, y, self.psi, self.design.weights, self.kind, self.scaling, centre=False, **more)
+
+    def laid_out(self, values: Any, empty: Any) -> Any:
+        """What is said of every weight, in rows of outputs and columns of X; `empty` of those that are no features."""
+        values = np.reshape(values[:-1] if self.kind == "column" else values, (self.learner.outputs, -1))
+        whole = np.full((len(values), self.places.count), empty, dtype=values.dtype)
+        whole[:, self.places.features] = values
+        return whole
+
     def coefficients(self, w: Array) -> tuple[Array, Any]:
         """Coefficients and the intercept of the data as they were given, one row and one number for every output."""
         if self.kind == "column":

@@ -74,16 +74,16 @@ class Penalised:
         """(share of l1, share of l2) of every parameter, for a global certificate; groups have none."""
         if self.groups or not set(names) <= set(PENALTIES):
             return {}
-        return {name: self._both({one: float(one == name) for one in names}) for name in names}
+        return {name: self.both({one: float(one == name) for one in names}) for name in names}
 
-    def _both(self, params: Mapping[str, float]) -> tuple[Any, Any]:
+    def both(self, params: Mapping[str, float]) -> tuple[Any, Any]:
         """l1 and l2 of these parameters: numbers, or arrays of one per column."""
         each = group_penalties(params, self.ratio, self.groups or ("",))
         l1, l2 = ([own[kind] for own in each] for kind in PENALTIES)
         return (np.array(l1)[self.group], np.array(l2)[self.group]) if self.groups else (l1[0], l2[0])
 
     def at(self, **params: float) -> Composite:
-        (l1, l2), least = self._both(params), self.ridge * self.fold.l2_floor / FLOOR
+        (l1, l2), least = self.both(params), self.ridge * self.fold.l2_floor / FLOOR
         return self.fold.at(l1=l1, l2=np.where(l2 == 0.0, least, l2) if self.groups else l2 or least)
 
     def cross(self, x: Array, **params: float) -> Array | None:
@@ -100,7 +100,7 @@ class Penalised:
         assert isinstance(self.fold, LinearFold)
         columns = []
         for name in params:  # penalties are linear in the parameters
-            l1, l2 = map(self.fold.of_weights, self._both({other: float(other == name) for other in params}))
+            l1, l2 = map(self.fold.of_weights, self.both({other: float(other == name) for other in params}))
             columns.append(np.where(l1 == 0.0, 0.0, l1 * signs) + l2 * sizes)
         return np.column_stack(columns)
 

@@ -10,13 +10,16 @@ import numpy as np
 
 from suffice.report.formats import duration, interval
 from suffice.result import Record
+from suffice.sklearn.coefficients import proven
 from suffice.sklearn.measures import shown
 from suffice.sklearn.scores import score_of
 from suffice.tabular.columns import WARNING
 from suffice.tabular.entries import quoted
 from suffice.tabular.problem import TableProblem
-from suffice.tabular.run import TunedTable
+from suffice.tabular.run import TunedTable, more_likely
 from suffice.tabular.settings import MODELS, Settings
+
+LARGEST = 10  # coefficients that are told
 
 
 class ProgressLine:
@@ -123,6 +126,7 @@ def conclude(outcome: TunedTable) -> list[str]:
         lines.append(f"Test     {outcome.test['rows']:,.0f} rows that were not seen: {shown(outcome.test)}")
     took = duration(outcome.seconds)
     lines += [f"Best     {given}", f"Search   {found['evaluations']} evaluations in {took}: {found['message']}"]
+    lines += _columns(found["coefficients"], problem)
     if outcome.model_file is not None:
         lines += [f"Saved    {outcome.model_file}", *(f"         {line}" for line in outcome.how_to_load())]
     lines += map(noted, outcome.notes[len(problem.notes) :])
@@ -131,3 +135,19 @@ def conclude(outcome: TunedTable) -> list[str]:
     after = duration(outcome.total_seconds - outcome.seconds)
     parts = f"{took} for search and fit, {after} for all that follows"
     return [*lines, f"Time     {duration(outcome.total_seconds)} in all: {parts}"]
+
+
+def _columns(found: dict[str, Any], problem: TableProblem) -> list[str]:
+    """The largest coefficients, per standard deviation."""
+    of = found["rows"]
+    lines = [f"Columns  {found['nonzero']:,} of {found['count']:,} coefficients are not zero: {proven(found)}"]
+    shown = [k for k, coef in enumerate(of["coef"]) if coef][:LARGEST]
+    if shown:
+        ways = f", + for {quoted(more_likely(problem))}" if problem.classes == 2 else ""
+        lines.append(f"         the largest, for a change of one standard deviation{ways}:")
+    for k in shown:
+        size = of["coef_standardised"][k]
+        output = "" if of["output"] is None else f", {of['output'][k]}"
+        known = "" if of["proven"][k] != "open" else ", sign open"
+        lines.append(f"         {of['coef'][k] if size is None else size:+11.4g}  {of['name'][k]}{output}{known}")
+    return lines

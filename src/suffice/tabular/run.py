@@ -36,7 +36,7 @@ from suffice.report import folder as places
 from suffice.result import Record, Result, Status
 from suffice.rows.given import check_dask_frame
 from suffice.signals import TimeOver, time_limit
-from suffice.sklearn import SufficeSearchCV
+from suffice.sklearn import SufficeSearchCV, coefficients
 from suffice.sklearn.measures import compared_measures
 from suffice.tabular.entries import TableError, quoted
 from suffice.tabular.model_file import SAVED, one_line, save, shortened
@@ -98,6 +98,7 @@ class TunedTable:
             "scoring": str(search.scoring if search.surrogate_ else search.optimised_scoring_),
             "score": float(search.best_score_),
             "measures": self.measures,
+            "coefficients": coefficients.summary(search),
             "optimised_scoring": search.optimised_scoring_,
             "global_gap": getattr(search, "global_gap_", None),
             "interval": [float(end) if math.isfinite(end) else None for end in search.score_interval_],  # None: unknown
@@ -134,7 +135,7 @@ class TunedTable:
             "load and predict": "\n".join(self.how_to_load()),
         }
         if problem.labels is not None or problem.classes == 2:
-            found["more likely"] = str((problem.labels or np.unique(problem.y).tolist())[1])
+            found["more likely"] = more_likely(problem)
         if problem.labels is not None:
             found["positive class"] = f"1 is {problem.labels[1]}, 0 is {problem.labels[0]}"
         if self.test is not None:
@@ -160,6 +161,11 @@ class TunedTable:
             f"model = {library}.load({str(self.model_file)!r}{more})",
             'model.predict(suffice.tabular.read("new.csv").frame())',
         ]
+
+
+def more_likely(problem: TableProblem) -> str:
+    """The class of two that positive coefficients are for."""
+    return str((problem.labels or np.unique(problem.y).tolist())[1])
 
 
 def _units(problem: TableProblem) -> str:
