@@ -243,6 +243,20 @@ def test_survival_at_the_horizon_is_held_against_what_was_predicted(survival):
     assert np.mean((low <= predicted) & (predicted <= high)) >= 0.7  # hazards are proportional here
 
 
+def test_hazard_ratios_are_told_with_what_is_proven_of_them(survival):
+    search, _, _, data = survival
+    made = page(data)
+    assert "Hazard ratio" in made and "Exact one is" in made
+    (row,) = (row for row in made.split("<tr>") if row.startswith("<td>x0</td>"))
+    ratio, per_deviation = np.exp([data["table"]["rows"][name][0] for name in ("coef", "coef_standardised")])
+    assert data["table"]["rows"]["name"][0] == "x0" and ratio == pytest.approx(np.exp(search.coef_[0])) and ratio > 1.5
+    assert f">{ratio:.4g}</td>" in row and f">{per_deviation:.4g}</td>" in row and "positive" in row
+
+
+def test_other_models_have_no_hazard_ratios(ridge):
+    assert "azard ratio" not in page(ridge[3])
+
+
 def test_intervals_of_survival_are_not_told_of_weights(survival):
     search, X, y, _ = survival
     weight = np.linspace(0.0, 2.0, 240)

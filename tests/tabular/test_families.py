@@ -133,6 +133,8 @@ def test_a_run_of_survival_tells_events_and_a_concordance_with_its_spread(surviv
     assert f"'days' until 'died': survival, {events} events and {160 - events} censored times" in told
     assert re.search(r"concordance 0\.\d+ ± 0\.\d+ \(standard error over folds, from 0\.\d+ to 0\.\d+\)", told)
     assert "knows the times only: concordance 0.500" in told
+    assert "hazard ratios of the largest, for a change of one standard deviation:" in told
+    assert re.search(r"\n {9,}1\.\d+  zone_south\n", told)  # it raises the hazard
     assert "regression" not in told and "the mean:" not in told
 
 

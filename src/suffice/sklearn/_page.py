@@ -52,9 +52,10 @@ def page(data: Data) -> str:
 def _page(data: Data) -> str:
     shown, seen = Trace.of(data["search"]), TITLES[data["calibration"]["kind"]]
     about = (("Run", data["about"]), ("Versions", data["versions"]))
+    hazards = data["calibration"]["kind"] == "survival"
     sections = [
         ("model", "The model", _answer(data)),
-        ("coefficients", "Columns", section(data["coefficients"], data["table"])),
+        ("coefficients", "Columns", section(data["coefficients"], data["table"], hazards=hazards)),
         ("calibration", seen, held_out(data["calibration"])),
         ("summary", "Penalties and proof", _summary(data, shown)),
         ("regularisation", "Regularisation path", _regularisation(data["regularisation"])),

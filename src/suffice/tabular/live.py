@@ -144,10 +144,13 @@ def _columns(found: dict[str, Any], problem: TableProblem) -> list[str]:
     shown = [k for k, coef in enumerate(of["coef"]) if coef][:LARGEST]
     if shown:
         ways = f", + for {quoted(more_likely(problem))}" if problem.classes == 2 else ""
-        lines.append(f"         the largest, for a change of one standard deviation{ways}:")
+        what = "hazard ratios of the largest" if problem.model == "cox" else "the largest"
+        lines.append(f"         {what}, for a change of one standard deviation{ways}:")
     for k in shown:
         size = of["coef_standardised"][k]
         output = "" if of["output"] is None else f", {of['output'][k]}"
         known = "" if of["proven"][k] != "open" else ", sign open"
-        lines.append(f"         {of['coef'][k] if size is None else size:+11.4g}  {of['name'][k]}{output}{known}")
+        size = of["coef"][k] if size is None else size
+        told = f"{np.exp(size):11.4g}" if problem.model == "cox" else f"{size:+11.4g}"
+        lines.append(f"         {told}  {of['name'][k]}{output}{known}")
     return lines
