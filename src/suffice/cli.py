@@ -105,6 +105,9 @@ def predict(
     run: Annotated[Path, typer.Argument(help="the folder of a run of `suffice tune`")],
     data: Annotated[Path, typer.Argument(help="a file with the columns of the training table, but for the target")],
     out: Annotated[Path | None, typer.Option(help="CSV file for the predictions; without it they are printed")] = None,
+    times: Annotated[
+        str | None, typer.Option(help="1,2,5 for Cox's model: columns with the probability of no event until then")
+    ] = None,
     trust: Trust = False,
 ) -> None:
     """Predict with a tuned model: one row for each row of a new file, read exactly as the training file was."""
@@ -112,7 +115,8 @@ def predict(
         from suffice.files import replace_atomically
         from suffice.tabular import predict as predicting
 
-        names, columns, notes = predicting.predict(run, str(data), trust=trust)
+        asked = () if times is None else predicting.times_of(times)
+        names, columns, notes = predicting.predict(run, str(data), trust=trust, times=asked)
         text = io.StringIO()
         predicting.write(text, names, columns)
         for note in notes:

@@ -46,6 +46,9 @@ CURVE = {
 }
 PATHS = [{"name": HOSTILE, "output": "a", "values": [float(k), 1.0, 2.0]} for k in range(12)]
 MARGINS = {"kind": "margins", "curves": [{**CURVE, "predicted": [-3.0, 2.0]}]}
+GROUP = {"name": HOSTILE, "rows": 5, "events": 2, "observed": [1.0, 0.8, None], "predicted": [1.0, 0.7, None]}
+BIN = {"rows": 5, "events": 2, "predicted": 0.7, "observed": 0.8, "low": 0.5, "high": 0.9}
+SURVIVAL = {"kind": "survival", "horizon": 1.0, "times": [0.0, 1.0, 2.0], "groups": [GROUP] * 3, "bins": [BIN, BIN]}
 COEFFICIENTS = {"names": [HOSTILE, "b"], "outputs": ["one", "two"], "values": [[1.0, 2.0], [3.0, -4.0]]}
 FIGURES = {
     **{f"path of {count}": figures.path(trace(count)) for count in (1, 2, 3)},
@@ -59,6 +62,8 @@ FIGURES = {
     "regularisation": figures.regularisation_path({"multiples": [10.0, 1.0, 0.1], "lines": PATHS}),
     "reliability": figures.calibration({"kind": "reliability", "curves": [CURVE]}),
     "margins": figures.calibration(MARGINS),
+    "survival": figures.kaplan_meier(SURVIVAL),
+    "horizon": figures.calibration(SURVIVAL),
     "regression": figures.calibration({"kind": "regression", "true": [1.0, 2.0], "predicted": [1.1, 1.9]}),
     "coefficients": figures.coefficients(COEFFICIENTS),
 }

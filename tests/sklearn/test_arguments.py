@@ -32,7 +32,7 @@ TWO = (REAL > 0.0).astype(int)
 WEIGHT = RNG.uniform(0.1, 1.0, 60) * np.where(TWO == 1, 5.0, 1.0)
 
 HERE = {name_of(kind): kind for kind in (*(kind for _, kind in all_estimators()), ElasticNetGLM)}
-ELSEWHERE = {"skglm": "skglm", "celer": "celer", "glum": "glum"}
+ELSEWHERE = {"skglm": "skglm", "celer": "celer", "glum": "glum", "sksurv": "sksurv.linear_model"}
 
 
 def class_of(name):

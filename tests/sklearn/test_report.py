@@ -27,6 +27,7 @@ from suffice.sklearn._page import FORMAT
 from suffice.sklearn._report_data import ACCURACY, ROUGH, FittedSearch, _reliability
 from suffice.sklearn.report import collect, page
 from suffice.sklearn.scores import score_of
+from suffice.sklearn.survival import KaplanMeier
 from tests.browser import Browser, find_chromium
 from tests.conftest import examples
 
@@ -193,21 +194,75 @@ def test_a_model_without_probabilities_shows_its_margins():
     assert [*data["measures"]["scores"]] == ["neg_squared_hinge"] and data["measures"]["same_folds"]
 
 
-def test_a_report_of_survival_tells_its_concordance_and_compares_no_times_with_risks():
+@pytest.fixture(scope="module")
+def survival():
+    """Times whose risk is known: a search of them, the data, and its report."""
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((120, 3))
-    y = rng.exponential(np.exp(-X[:, 0])) * np.where(rng.random(120) < 0.3, -1.0, 1.0)
+    X = rng.standard_normal((240, 3))
+    y = rng.exponential(np.exp(-X[:, 0])) * np.where(rng.random(240) < 0.3, -1.0, 1.0)
     search = SufficeSearchCV(ElasticNetGLM(family="cox"), {"l2": (1e-3, 1.0)}, cv=3, options=FEW).fit(X, y)
-    data = collect(search, X, y, about={})
+    return search, X, y, collect(search, X, y, about={})
+
+
+def test_a_report_of_survival_tells_its_concordance_and_compares_no_times_with_risks(survival):
+    search, X, y, data = survival
     tuned = data["measures"]["tuned"]["concordance"]
     assert tuned == search.held_out_.measured()["concordance"] > 0.6
     assert data["measures"]["folds"]["measure"] == "concordance" and len(data["measures"]["folds"]["tuned"]) == 3
     made = page(data)
-    assert f"{tuned:.3f}" in made and "whose event comes first" in made and 'id="calibration"' not in made
-    assert "squared error" not in made and "too large" not in made
+    assert f"{tuned:.3f}" in made and "whose event comes first" in made
+    assert "squared error" not in made and "too large" not in made and "scikit-learn's default" not in made
     pytest.importorskip("matplotlib")
-    with pytest.raises(ValueError, match="risks"):
-        search.plot_calibration(X, y)
+    assert search.plot_calibration(X, y).get_xlabel().startswith("predicted survival at")
+
+
+def test_groups_of_predicted_risk_are_told_by_kaplan_and_meier(survival):
+    search, _, y, data = survival
+    found = data["calibration"]
+    assert found["horizon"] == np.median(y[y > 0]) and found["events"] == (y > 0).sum() and found["samples"] == 240
+    groups = found["groups"]
+    assert [group["rows"] for group in groups] == [80, 80, 80]
+    assert sum(group["events"] for group in groups) == found["events"]
+    assert [group["at_risk"][0] for group in groups] == [80, 80, 80]
+    middle = np.searchsorted(found["times"], found["horizon"])
+    low, between, high = (group["observed"][middle] for group in groups)
+    assert low > between > high  # the risk is known, and the model has found it
+    whole = KaplanMeier.of(search.held_out_.y)
+    assert np.mean([low, between, high]) == pytest.approx(float(whole.at(found["times"][middle])), abs=0.05)
+    made = page(data)
+    assert "Rows at risk" in made and "lowest third of risk (" in made and "Calibration" in made
+
+
+def test_survival_at_the_horizon_is_held_against_what_was_predicted(survival):
+    _, _, _, data = survival
+    bins = data["calibration"]["bins"]
+    predicted, observed, low, high = (np.array([one[name] for one in bins]) for name in
+                                      ("predicted", "observed", "low", "high"))  # fmt: skip
+    assert len(bins) >= 5 and sum(one["rows"] for one in bins) == 240 and (np.diff(predicted) < 0.0).all()
+    assert (low <= observed).all() and (observed <= high).all()
+    assert np.mean((low <= predicted) & (predicted <= high)) >= 0.7  # hazards are proportional here
+
+
+def test_hazard_ratios_are_told_with_what_is_proven_of_them(survival):
+    search, _, _, data = survival
+    made = page(data)
+    assert "Hazard ratio" in made and "Exact one is" in made
+    (row,) = (row for row in made.split("<tr>") if row.startswith("<td>x0</td>"))
+    ratio, per_deviation = np.exp([data["table"]["rows"][name][0] for name in ("coef", "coef_standardised")])
+    assert data["table"]["rows"]["name"][0] == "x0" and ratio == pytest.approx(np.exp(search.coef_[0])) and ratio > 1.5
+    assert f">{ratio:.4g}</td>" in row and f">{per_deviation:.4g}</td>" in row and "positive" in row
+
+
+def test_other_models_have_no_hazard_ratios(ridge):
+    assert "azard ratio" not in page(ridge[3])
+
+
+def test_intervals_of_survival_are_not_told_of_weights(survival):
+    search, X, y, _ = survival
+    weight = np.linspace(0.0, 2.0, 240)
+    again = clone(search).fit(X, y, sample_weight=weight)
+    bins = collect(again, X, y, about={}, sample_weight=weight)["calibration"]["bins"]
+    assert all(one["low"] is None for one in bins) and sum(one["rows"] for one in bins) == 239
 
 
 def test_a_score_that_is_not_smooth_is_compared_as_well():

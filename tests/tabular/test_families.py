@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from suffice.cli import app
+from suffice.sklearn.survival import survival_function
 from suffice.tabular.model_file import load_file, model_file
 from suffice.tabular.settings import Settings
 
@@ -113,3 +114,68 @@ def test_no_coefficient_is_negative_where_none_may_be(tmp_path, model):
     assert np.all(coef >= 0.0) and np.any(coef == 0.0) and np.any(coef > 0.0)  # claims fall with age
     refused, _ = run(tmp_path, "--target", "zone", "--non-negative", "--out", str(tmp_path / "other"))
     assert refused.exit_code == 2 and "--non-negative goes with --model elastic-net" in refused.output
+
+
+@pytest.fixture(scope="module")
+def survived(tmp_path_factory):
+    """A run of `--time days --event died`, its table, and what it said."""
+    folder = tmp_path_factory.mktemp("survival")
+    claims().drop(columns=["cost", "paid", "claims"]).to_csv(folder / "claims.csv", index=False)
+    given = ["tune", str(folder / "claims.csv"), "--time", "days", "--event", "died", "--out", str(folder / "run")]
+    result = CliRunner().invoke(app, [*given, "--cv", "3", "--max-evaluations", "4", "--no-report"])
+    assert result.exit_code in (0, 1), result.output
+    return folder, result.output
+
+
+def test_a_run_of_survival_tells_events_and_a_concordance_with_its_spread(survived):
+    _, told = survived
+    events = int(claims()["died"].sum())
+    assert f"'days' until 'died': survival, {events} events and {160 - events} censored times" in told
+    assert re.search(r"concordance 0\.\d+ ± 0\.\d+ \(standard error over folds, from 0\.\d+ to 0\.\d+\)", told)
+    assert "knows the times only: concordance 0.500" in told
+    assert "hazard ratios of the largest, for a change of one standard deviation:" in told
+    assert re.search(r"\n {9,}1\.\d+  zone_south\n", told)  # it raises the hazard
+    assert "regression" not in told and "the mean:" not in told
+
+
+def test_survival_is_predicted_at_times_by_the_model_that_was_saved(survived):
+    folder, _ = survived
+    told = CliRunner().invoke(
+        app, ["predict", str(folder / "run"), str(folder / "claims.csv"), "--times", "10,50.5", "--trust"]
+    )
+    lines = [line for line in told.stdout.splitlines() if not line.startswith("Note")]
+    assert lines[0] == "log hazard,survival at 10,survival at 50.5"
+    found = np.array([[float(part) for part in line.split(",")] for line in lines[1:]])
+    model = load_file(model_file(folder / "run"), trust=True)
+    assert found[:, 0] == pytest.approx(model.predict(claims()), rel=1e-12)
+    assert found[:, 1:] == pytest.approx(survival_function(model, claims(), [10.0, 50.5]), rel=1e-12)
+    assert ((found[:, 1:] > 0.0) & (found[:, 1:] < 1.0)).all() and (found[:, 2] < found[:, 1]).all()
+
+
+@pytest.mark.parametrize(
+    ("times", "message"),
+    [
+        ("1,soon", "--times takes numbers such as 1,2,5, none of them negative, got '1,soon'"),
+        ("-1", "--times takes numbers such as 1,2,5, none of them negative, got '-1'"),
+        ("1,1e9", "--times 1e+09 is beyond 'days'"),
+    ],
+)
+def test_times_that_no_model_can_tell_of_are_refused(survived, times, message):
+    folder, _ = survived
+    result = CliRunner().invoke(app, ["predict", str(folder / "run"), str(folder / "claims.csv"), f"--times={times}"])
+    assert result.exit_code == 2 and message in result.output
+
+
+def test_times_are_for_models_of_survival(tmp_path):
+    _, out = run(tmp_path, "--target", "cost", "--model", "gamma")
+    result = CliRunner().invoke(app, ["predict", str(out), str(tmp_path / "claims.csv"), "--times", "1"])
+    assert result.exit_code == 2 and "--times is for a model of times until an event" in result.output
+
+
+def test_a_time_that_is_not_positive_is_named_with_its_line(tmp_path):
+    table = claims()
+    table.loc[3, "days"] = 0
+    table.to_csv(tmp_path / "claims.csv", index=False)
+    given = ["tune", str(tmp_path / "claims.csv"), "--time", "days", "--event", "died", "--out", str(tmp_path / "run")]
+    result = CliRunner().invoke(app, given)
+    assert result.exit_code == 2 and "must be positive numbers, 1 row holds another, in line 5: 0" in result.output

@@ -371,3 +371,22 @@ class CoxModel(MarginModel):
 
     def majoriser(self, z: Array, z_image: Array, x: Array, x_image: Array) -> float:
         return self.L
+
+    def cumulative_hazards(self, image: Array, level: float) -> tuple[Array, Array, Array]:
+        """sum_{t up to a time} s_t / sum_j c_tj exp(m_j - level), the cumulative hazard of a row whose margin is
+        `level`, at all times of events and at the last time watched: strata, times and hazards, stratum by stratum."""
+        sets, made = self.sets, []
+        labels = np.zeros(len(sets.time)) if sets.strata is None else np.asarray(sets.strata)
+        known = {labels[of.part.rows[0]]: of for of in self._terms(image)}
+        for label in np.unique(labels[sets.weight > 0.0]):
+            last = sets.time[(labels == label) & (sets.weight > 0.0)].max()
+            times, hazards = np.zeros(0), np.zeros(0)
+            if (of := known.get(label)) is not None:
+                first = np.unique(of.part.tied)
+                steps = np.add.reduceat(of.part.share * np.exp(level - of.logs), first)
+                times, hazards = sets.time[of.part.dead[first]][::-1], np.cumsum(steps[::-1])
+            if not len(times) or times[-1] < last:
+                times, hazards = np.append(times, last), np.append(hazards, hazards[-1:] if len(hazards) else 0.0)
+            made.append((np.full(len(times), label), times, hazards))
+        strata, times, hazards = (np.concatenate(parts) for parts in zip(*made, strict=True))
+        return strata, times, hazards

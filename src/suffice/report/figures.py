@@ -11,7 +11,7 @@ import numpy as np
 
 from suffice.arrays import Array
 from suffice.globally.certificate import Landscape
-from suffice.report.chart import BLUE, GREY, INK, LINES, ORANGE, PALE, SKY, Boxes, Line, Mark, Panel, Scale, cut
+from suffice.report.chart import BLUE, GREEN, GREY, INK, LINES, ORANGE, PALE, SKY, Boxes, Line, Mark, Panel, Scale, cut
 
 if TYPE_CHECKING:
     from suffice.result import Result
@@ -276,9 +276,9 @@ def regularisation_path(found: dict[str, Any]) -> Panel:
 
 
 def calibration(found: dict[str, Any]) -> Panel:
-    """The share of rows of a class by probability or decision value, or predictions against the truth."""
+    """The share of rows of a class by probability or decision value, predictions against the truth, or survival."""
     if found["kind"] == "survival":
-        raise ValueError("the predictions of a model of survival are risks, and no figure compares them with times")
+        return _at_the_horizon(found)
     if found["kind"] == "regression":
         true, predicted = found["true"], found["predicted"]
         texts = [f"true {a:.4g}\npredicted {b:.4g}" for a, b in zip(true, predicted, strict=True)]
@@ -299,6 +299,41 @@ def calibration(found: dict[str, Any]) -> Panel:
         line = Line("decision", INK, [0.0, 0.0], [0.0, 1.0], dash="dotted", width=1.2)
         return Panel("", "decision function", words[1], [line, *marks], y_ends=unit, height=480)
     return Panel("", *words, [_diagonal((0.0, 1.0)), *marks], x_ends=unit, y_ends=unit, height=480)
+
+
+def _at_the_horizon(found: dict[str, Any]) -> Panel:
+    """Predicted survival of groups of rows against Kaplan and Meier's, at one time."""
+    predicted, observed, low, high = (
+        np.array([one[name] for one in found["bins"]], dtype=np.float64)
+        for name in ("predicted", "observed", "low", "high")
+    )
+    texts = [f"{one['rows']} rows, {one['events']} events" for one in found["bins"]]
+    bars = (low, high) if np.isfinite(low).all() else None
+    rows = Line("rows not seen in training", BLUE, predicted, observed, texts, "o", size=6.0, bars=bars)
+    ends = _shares(predicted, observed, low)
+    words, marks = f"predicted survival at {found['horizon']:.4g}", [_diagonal(ends), rows]
+    return Panel("", words, "observed (Kaplan-Meier)", marks, x_ends=ends, y_ends=ends, height=480)
+
+
+def _shares(*parts: Array) -> tuple[float, float]:
+    """The part of [0, 1], in tenths, that goes from the least of these numbers to 1."""
+    least = float(np.nanmin(np.concatenate(parts)))
+    return max(0.0, math.floor(10.0 * least - 0.5) / 10.0) - 0.01, 1.01
+
+
+def kaplan_meier(found: dict[str, Any]) -> Panel:
+    """What became of rows by predicted risk, and dashed what was predicted."""
+    curves = [
+        np.array([group[name] for group in found["groups"]], dtype=np.float64) for name in ("observed", "predicted")
+    ]
+    marks = []
+    for k, (group, colour) in enumerate(zip(found["groups"], (BLUE, GREEN, ORANGE), strict=True)):
+        name = f"{group['name']} ({group['events']:,} events in {group['rows']:,} rows)"
+        marks.append(Line(name, colour, found["times"], curves[0][k], steps="post", width=2.0))
+        marks.append(Line("mean prediction", colour, found["times"], curves[1][k], dash="dashed", listed=k == 2))
+    ends = _shares(*(curve.ravel() for curve in curves))
+    marks.append(Line("horizon", GREY, [found["horizon"]] * 2, ends, dash="dotted", width=1.2))
+    return Panel("", "time", "share without an event", marks, y_ends=ends, height=440)
 
 
 def _diagonal(ends: tuple[float, float]) -> Line:

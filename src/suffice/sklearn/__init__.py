@@ -3,6 +3,7 @@
 
     adapters, estimators, table, glm   what is known of estimators: one row each, from penalties to words and back
     certify                            how far a fitted estimator is from what it minimises
+    survival                           baseline hazards and survival curves of Cox's model, Kaplan and Meier's
     folds, _structure, splits, target  rows, weights of them and a model as a lower-level problem
     penalties, scores                  what is searched, in whose words, and which score is optimised
     _search, _preparation              what is asked for, and what follows from it before a search
@@ -13,7 +14,7 @@
     relaxed_lasso                      less shrinkage, over the same folds
     nested                             the honest score of tuning
     report, _report_data, measures                    what people read of it
-    _page, _page_coefficients                         and its page
+    _page, _page_coefficients, _held_out_page         and its page
 """
 
 from suffice.sklearn import table  # noqa: F401 (makes estimators known)

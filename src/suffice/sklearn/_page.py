@@ -16,6 +16,9 @@ from suffice.report.chart import BLUE, GREY, INK, LINES, ORANGE, Line, Mark, Pan
 from suffice.report.figures import Trace
 from suffice.report.formats import ABSENT, interval, show
 from suffice.report.svg import figure
+from suffice.sklearn._held_out_page import TITLES, held_out
+from suffice.sklearn._held_out_page import caption as _caption
+from suffice.sklearn._held_out_page import drawn as _drawn
 from suffice.sklearn._page_coefficients import section
 from suffice.sklearn.measures import MEASURES, as_text
 
@@ -47,12 +50,13 @@ def page(data: Data) -> str:
 
 
 def _page(data: Data) -> str:
-    shown, seen = Trace.of(data["search"]), _CALIBRATIONS[data["calibration"]["kind"]]
+    shown, seen = Trace.of(data["search"]), TITLES[data["calibration"]["kind"]]
     about = (("Run", data["about"]), ("Versions", data["versions"]))
+    hazards = data["calibration"]["kind"] == "survival"
     sections = [
         ("model", "The model", _answer(data)),
-        ("coefficients", "Columns", section(data["coefficients"], data["table"])),
-        *([("calibration", seen, _calibration(data["calibration"]))] if seen else []),
+        ("coefficients", "Columns", section(data["coefficients"], data["table"], hazards=hazards)),
+        ("calibration", seen, held_out(data["calibration"])),
         ("summary", "Penalties and proof", _summary(data, shown)),
         ("regularisation", "Regularisation path", _regularisation(data["regularisation"])),
         ("search", "Search", _search(shown)),
@@ -105,14 +109,6 @@ def _params(params: dict[str, float]) -> str:
     return ", ".join(f"{escape(name.rpartition('__')[2])} = {escape(repr(value))}" for name, value in params.items())
 
 
-def _caption(text: str) -> str:
-    return f'<p class="caption">{text}</p>'
-
-
-def _drawn(text: str, panel: Panel, name: str) -> str:
-    return f"{_caption(text)}{figure(panel, name)}"
-
-
 # --- the first screen: how good, which columns, how sure; proofs come later -------------------------------------------
 
 
@@ -123,6 +119,10 @@ def _lead(data: Data) -> str:
         f"are of {data['measures']['rows']:,} rows, each predicted by a model that had not seen it "
         f"({data['folds']:,}-fold cross-validation)."
     )
+
+
+def _whose(data: Data) -> str:
+    return "the" if data["estimator"] == "ElasticNetGLM" else "scikit-learn's"
 
 
 def _target(data: Data, most: int) -> str:
@@ -167,7 +167,7 @@ def _tiles(data: Data) -> str:
     for name, words in TILES.items():
         if name in tuned:
             beside = [f"{guess}: {as_text(name, baseline[name])}"] if name in baseline else []
-            beside += [f"scikit-learn's defaults: {as_text(name, default[name])}"] if name in default else []
+            beside += [f"{_whose(data)} defaults: {as_text(name, default[name])}"] if name in default else []
             told = f"{words.format(_target(data, 24))}<small>{'<br>'.join(beside)}</small>"
             shown.append((as_text(name, tuned[name]), told))
     if found["gain"] is not None:
@@ -196,7 +196,7 @@ def _answer(data: Data) -> str:
         text = claim.format(as_text(name, found["tuned"][name]))
         text += f"; {guess} {does} {as_text(name, found['baseline'][name])}"
     if name in found["tuned"] and name in found["default"]:
-        text += f", the same model with scikit-learn's default penalties {as_text(name, found['default'][name])}"
+        text += f", the same model with {_whose(data)} default penalties {as_text(name, found['default'][name])}"
     poor = name in found["tuned"] and not found["better_than_baseline"]
     warning = f'<p class="answer warn">{POOR}</p>' if poor else ""
     matter = f"<h3>Which columns matter?</h3>{_effects(data)}"
@@ -250,7 +250,7 @@ def _strip(data: Data) -> str:
     ticks = {float(k): row[0] for k, row in enumerate(reversed(rows))}
     ends = -0.5, len(rows) - 0.5
     panel = Panel("", MEASURES[name], "", marks, y_ticks=ticks, y_ends=ends, legend="", height=70 + 34 * len(rows))
-    words = "Dots are folds, bars their mean; defaults: of scikit-learn."
+    words = "Dots are folds, bars their mean."
     return f'{figure(panel, "folds", HALF)}<p class="caption">{words}</p>'
 
 
@@ -325,7 +325,7 @@ def _summary(data: Data, shown: Trace) -> str:
         f"penalties in units of the mean loss, {penalties}.{refit} "
         f"There, the mean {escape(data['scoring'])} of exactly trained models is proven to lie in "
         f"<b>{interval(low, high)}</b>, an interval of width {high - low:.2g}.{floor} The search ended because "
-        f"{escape(best['message'])}.</p><h3>Against scikit-learn's defaults</h3>"
+        f"{escape(best['message'])}.</p><h3>Against {_whose(data)} defaults</h3>"
         + _caption(
             "Mean scores of the same folds, larger is better, and measures of all rows. Default is the same estimator "
             f"with {defaults}. The tuned models' weights are {_proven(data['calibration']['accuracy'])}."
@@ -396,24 +396,6 @@ def _regularisation(found: Data) -> str:
     if found.get("left_out", 0):
         text += f" {found['left_out']:,} further models would have taken longer than the search, and are left out."
     return _drawn(text, figures.regularisation_path(found), "regularisation")
-
-
-_CALIBRATIONS = {"reliability": "Calibration", "margins": "Margins", "regression": "Predictions", "survival": ""}
-_PREDICTED = {"reliability": "predicted probability", "margins": "their decision value (there are no probabilities)"}
-
-
-def _calibration(found: Data) -> str:
-    if found["kind"] == "regression":
-        text = f"Held-out predictions against the truth, {len(found['true']):,} of {found['samples']:,} rows."
-    else:
-        classes, curves = found["classes"], len(found["curves"])
-        text = (
-            f"Held-out rows, sorted by {_PREDICTED[found['kind']]}, in bins of equal size: the share of rows that are "
-            "of the class against the mean prediction. "
-        )
-        text += "Bars are 90 % intervals of the share (Clopper and Pearson)." if curves <= 3 else ""
-        text += f" {curves} of {classes} classes." if classes > 2 and curves < classes else ""
-    return _drawn(text, figures.calibration(found), "calibration")
 
 
 def _evaluations(data: Data, shown: Trace) -> str:

@@ -34,6 +34,7 @@ from suffice.sklearn.measures import Predicted, compared_measures
 from suffice.sklearn.penalties import FeatureGroups, in_strength, kind_of, split_pipeline, strength
 from suffice.sklearn.scores import score_of
 from suffice.sklearn.splits import SearchData, Split
+from suffice.sklearn.survival import survived
 from suffice.sklearn.target import fitted_inside, inside, transforms_target
 from suffice.solvers.solution import Solution
 
@@ -263,12 +264,13 @@ def coefficients(search: Any, task: FittedSearch | None = None) -> Data:
 
 
 def calibration(held: Sequence[HeldOutFold], labels: Any = None) -> Data:
-    """Predictions of rows not seen in training: curves of classes over probabilities or margins, or pairs for
-    regression. Risks and times are not alike: nothing of survival."""
+    """Predictions of rows not seen in training: curves of classes over probabilities or margins, pairs for regression,
+    or what became of rows by predicted risk."""
     found = Predicted.joined([one.predicted for one in held])
     y, classes, p, accuracy = found.y, found.classes, found.decided, accuracy_of(one.solution for one in held)
     if found.survival:
-        return {"kind": "survival", "accuracy": accuracy}
+        models = [(*one.predictor, one.split.model, one.solution.x) for one in held]
+        return {**survived(models, found), "kind": "survival", "accuracy": accuracy}
     told = {"samples": len(y), "accuracy": accuracy}
     if classes is None or p is None:
         step = max(1, math.ceil(len(y) / MOST_POINTS))

@@ -46,7 +46,7 @@ from suffice.rows.given import here, of_its_kind
 from suffice.rows.sums import one_thread
 from suffice.search.bilevel import BilevelProblem
 from suffice.signals import at_once
-from suffice.sklearn import _report_data, coefficients
+from suffice.sklearn import _report_data, coefficients, survival
 from suffice.sklearn._final_fit import (
     FoldWeights,
     fit_final,
@@ -69,6 +69,10 @@ GLOBAL_EVALUATIONS = 2000  # of a global certificate
 SHARE_OF_CERTIFICATE = 0.8  # of max_seconds: when it ends at the latest
 SMALL = 1_000_000  # numbers of X: threads of BLAS wait for each other longer than they work on fewer
 GRACE = 1.2  # seconds for what follows a search that was interrupted
+
+
+def _survives(search: Any) -> bool:
+    return getattr(split_pipeline(search.estimator)[0], "family", None) == "cox"
 
 
 def _of_the_best(name: str) -> Any:
@@ -377,6 +381,16 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     predict_proba = _of_the_best("predict_proba")
     predict_log_proba = _of_the_best("predict_log_proba")
     decision_function = _of_the_best("decision_function")
+
+    @available_if(_survives)  # type: ignore[untyped-decorator]
+    def predict_survival_function(self, X: Any, times: Any = None) -> Any:
+        """Survival curves of Cox's model (rows x times): see `ElasticNetGLM`."""
+        return survival.survival_function(self, here(X), times)
+
+    @available_if(_survives)  # type: ignore[untyped-decorator]
+    def predict_cumulative_hazard_function(self, X: Any, times: Any = None) -> Any:
+        """Minus their logarithms."""
+        return survival.cumulative_hazards(*survival.asked(self, here(X)), times)
 
     @property
     def classes_(self) -> Any:

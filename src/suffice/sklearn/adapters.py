@@ -19,7 +19,8 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from suffice.arrays import Array
 from suffice.losses import Loss
 from suffice.models.margin_losses import MarginLoss
-from suffice.sklearn.folds import Intercept, LinearFold, Softmax
+from suffice.sklearn._structure import Columns
+from suffice.sklearn.folds import Intercept, Learner, LinearFold, Softmax
 from suffice.solvers.problem import Composite
 from suffice.solvers.solution import Solution
 
@@ -135,10 +136,12 @@ class Objective:
 
     `psi` is the loss of a margin (`suffice.terms.MarginLoss`), or None for the multinomial one; `l1` and `l2` are one
     for all weights or one each. `targets` are y as psi takes it (-1 and 1, or numbers of classes), `weights` the s_i,
-    sample weights times class weights. The intercept is "free", "none", or a penalised "column" of `scaling`.
+    sample weights times class weights. The intercept is "free", "none", or a penalised "column" of `scaling`. With
+    `Hazards` for psi the loss is minus Cox's mean partial log-likelihood, of times that are negative where censored.
+    `columns` says which columns of X are no features, if any; they have a coefficient and an l1 and l2 of 0.
     """
 
-    psi: MarginLoss | None
+    psi: MarginLoss | Learner | None
     l1: float | Array
     l2: float | Array
     coef: Array
@@ -147,6 +150,13 @@ class Objective:
     weights: Array
     kind: Intercept = "free"
     scaling: float = 1.0
+    columns: Columns | None = None
+
+    @property
+    def least_l2(self) -> float:
+        """Of all features."""
+        each = self.columns is not None and np.ndim(self.l2) > 0
+        return float(np.min(self.columns.of_features(self.l2) if each else self.l2))  # type: ignore[union-attr, arg-type]
 
     @property
     def scoring(self) -> str:
@@ -156,7 +166,7 @@ class Objective:
     def fold(self, X: Any) -> LinearFold:
         """The problem on these rows, to the last bit."""
         psi = Softmax(len(self.coef)) if self.psi is None else self.psi
-        return LinearFold(X, self.targets, psi, self.weights, self.kind, self.scaling, centre=False)
+        return LinearFold(X, self.targets, psi, self.weights, self.kind, self.scaling, False, self.columns)
 
 
 Reader = Callable[[Any, Any, Array], Objective]

@@ -45,7 +45,7 @@ from suffice.rows.gram import same_bits
 from suffice.rows.rounding import gamma
 from suffice.sklearn._final_fit import OFF, solved
 from suffice.sklearn.adapters import CannotTellError, Objective, name_of, objective_of, refuse
-from suffice.sklearn.folds import LinearFold, Softmax
+from suffice.sklearn.folds import Hazards, LinearFold, Softmax
 from suffice.sklearn.scores import SCORES
 from suffice.sklearn.target import transformed, transforms_target
 from suffice.solvers.certificate import Certificate, certify
@@ -173,12 +173,12 @@ class _Judgement:
             fold = fit.fold(X)
         except ValueError as error:  # there is no finite intercept, or a class is missing
             raise CannotTellError(str(error)) from error
-        l2 = np.min(fit.l2)
+        l2 = fit.least_l2
         refuse(l2 == 0.0 and fold.l2_in_place_of_none > 0.0, "this loss without an l2 penalty is beyond our proofs")
         empty = l2 == 0.0 and fit.kind != "column" and not np.any(np.ravel(abs(X).sum(axis=1)) * fit.weights)
         refuse(empty, "X is zero wherever it counts, and there is no l2 penalty: nothing determines the coefficients")
         problem = fold.at(l1=fit.l1, l2=fit.l2)
-        x = fit.coef.ravel()
+        x = fold.places.of_features(fit.coef).ravel()
         x = np.append(x, fit.intercept / fit.scaling) if fit.kind == "column" else x
         own = certify(problem, x)
         if own.radius <= FINE * norm(x):
@@ -190,7 +190,7 @@ class _Judgement:
         R = self.proof.radius
         if not math.isfinite(R):
             raise CannotTellError(_why_not(self.fit, self.X))
-        d = self.fit.coef.size
+        d = len(self.x) - (self.fit.kind == "column")
         here, there = self.x[:d], self.best[:d]
         apart = norm(here - there) * (1.0 + gamma(d + 8))
         via = apart + R * (1.0 + 4.0 * EPS)
@@ -212,6 +212,8 @@ class _Judgement:
             error = min(error, there.verified(verification))
         low, high = max(there.residual - error, 0.0), there.residual + error
         interval = SCORES[scoring].interval((low * low * (1.0 - 4.0 * EPS), high * high * (1.0 + 4.0 * EPS)))
+        if isinstance(fold.learner, Hazards):
+            return -(held_out.at(self.x).residual ** 2), interval
         a, m = fold.design.weights, self._margins()
         if isinstance(fold.learner, Softmax):
             return float(a @ log_softmax(m, axis=1)[np.arange(len(m)), fold.y.astype(int)]), interval
@@ -272,7 +274,7 @@ def _solved(problem: Composite, solver: Any, x: Array, own: Certificate, steps: 
 
 
 def _why_not(fit: Objective, X: Any) -> str:
-    if np.min(fit.l2) > 0.0:
+    if fit.least_l2 > 0.0:
         return "the solver has proven nothing in the steps it was given, or rounding hides all there is to see"
     wide = "more columns than rows, " if X.shape[1] >= X.shape[0] else ""
     return (

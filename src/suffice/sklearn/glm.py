@@ -35,6 +35,8 @@ from suffice.sklearn.estimators import STEPS, Leaves, Regression, make_known, nu
 from suffice.sklearn.folds import Hazards, Intercept
 from suffice.sklearn.measures import concordance
 from suffice.sklearn.splits import SearchData
+from suffice.sklearn.survival import cumulative_hazards, keep_baseline
+from suffice.sklearn.table import of_hazards
 from suffice.solvers.solution import Outcome
 
 SPECIAL = ("offset", "exposure", "strata", "entry")  # parameters that name columns
@@ -151,16 +153,22 @@ class GLMRow(Regression):
             estimator.classes_ = classes
         return super().fitted(estimator, coef, float(intercept), classes)
 
+    def finish(self, estimator: Any, fold: Any, solution: Any) -> None:
+        super().finish(estimator, fold, solution)
+        if estimator.family == "cox":
+            keep_baseline(estimator, fold, solution.x)
+
     def penalties(self, estimator: Any, weights: Array) -> tuple[Any, Any]:
         of_l1, of_l2 = self.factors(estimator)
         return float(estimator.l1) * of_l1, float(estimator.l2) * of_l2
 
     def objective(self, estimator: Any, y: Any, weights: Array) -> Objective:
         itself = "coef_radius_ says it of the fit itself"
+        refuse(np.any(estimator.positive), f"its coefficients are constrained to be positive: {itself}")
+        if estimator.family == "cox":
+            return of_hazards(estimator, estimator.ties, self.penalties(estimator, weights), y, weights)
         for name in SPECIAL:
             refuse(getattr(estimator, name) is not None, f"{name} is not supported: {itself}")
-        refuse(np.any(estimator.positive), f"its coefficients are constrained to be positive: {itself}")
-        refuse(estimator.family == "cox", f"there is no reader for family='cox': {itself}")
         return super().objective(estimator, y, weights)
 
 
@@ -176,6 +184,12 @@ make_known(ROW)
 def _classifies(estimator: Any) -> bool:
     if estimator.family != "binomial":
         raise AttributeError(f"family={estimator.family!r} has no probabilities of classes")
+    return True
+
+
+def _survives(estimator: Any) -> bool:
+    if estimator.family != "cox":
+        raise AttributeError(f"family={estimator.family!r} has no survival function")
     return True
 
 
@@ -210,6 +224,9 @@ class ElasticNetGLM(BaseEstimator):  # type: ignore[misc]
     coef_radius_ : a proven bound on the distance of the coefficients from exact ones, in the Euclidean norm; infinite
         where nothing is proven, as without an l2 where columns are linearly dependent.
     coef_rule_ : the rule that proved it; n_iter_ : steps of the solver; classes_ : the labels, for "binomial".
+    baseline_times_, baseline_cumulative_hazard_, baseline_strata_ : of "cox", a table as R's `basehaz` makes one: times
+        of events and the last one watched, and until then the cumulative hazard of a row whose linear predictor is
+        `baseline_predictor_`, the mean of the training rows; estimated as Breslow did, or Efron as `ties` says.
     """
 
     family: str = "gaussian"
@@ -302,13 +319,30 @@ class ElasticNetGLM(BaseEstimator):  # type: ignore[misc]
         m = self.linear_predictor(X)
         return np.stack([-np.logaddexp(0.0, m), -np.logaddexp(0.0, -m)], axis=1)
 
+    @available_if(_survives)  # type: ignore[untyped-decorator]
+    def predict_cumulative_hazard_function(self, X: Any, times: Any = None) -> Array:
+        """Cumulative hazards (rows x times), for "cox": at `times`, or at all of `np.unique(baseline_times_)`; NaN
+        beyond the last time that a training row, of the same stratum, was watched."""
+        return cumulative_hazards(self, X, times)
+
+    @available_if(_survives)  # type: ignore[untyped-decorator]
+    def predict_survival_function(self, X: Any, times: Any = None) -> Array:
+        """Probabilities of no event until then (rows x times), for "cox", from time 0 on: `exp` of minus the cumulative
+        hazards, at the same times."""
+        return np.exp(-cumulative_hazards(self, X, times))
+
+    def _at_risk(self, X: Any) -> tuple[Array | None, Array | None]:
+        """The columns `strata` and `entry` of X, for "cox"; None where there is none."""
+        return self._columns.survival(
+            validate_data(self, X, accept_sparse=("csr", "csc"), dtype=np.float64, reset=False)
+        )
+
     def deviance(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The mean unit deviance of y; minus the mean partial log-likelihood for "cox"."""
         m = self.linear_predictor(X)
         if self.family != "cox":
             return self._mean_deviance(m, ROW.targets(self, y, getattr(self, "classes_", None)), sample_weight)
-        X = validate_data(self, X, accept_sparse=("csr", "csc"), dtype=np.float64, reset=False)
-        strata, entry = self._columns.survival(X)
+        strata, entry = self._at_risk(X)
         held = PartialLikelihood(
             np.ones((len(m), 1)), signed_times(y), ties=self.ties, sample_weight=sample_weight, strata=strata,
             entry=entry, offset=m,
@@ -322,9 +356,9 @@ class ElasticNetGLM(BaseEstimator):  # type: ignore[misc]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The share of the deviance that is explained, D^2 (R^2 for "gaussian"); the accuracy for "binomial", Harrell's
-        concordance for "cox"."""
+        concordance for "cox", of rows that are at risk together."""
         if self.family == "cox":
-            return concordance(signed_times(y), self.linear_predictor(X), sample_weight)
+            return concordance(signed_times(y), self.linear_predictor(X), sample_weight, *self._at_risk(X))
         if self.family == "binomial":
             return float(accuracy_score(y, self.predict(X), sample_weight=sample_weight))
         y = np.asarray(y, dtype=np.float64)

@@ -7,7 +7,8 @@ With y the truth, p the prediction, s sample weights and m = sum s y / sum s:
     classification   the share of rows whose class is right, the area under the ROC curve (several classes: the mean
                      over classes of that of one against the rest), minus the mean logarithm of the true class's
                      probability;
-    survival         Harrell's concordance of times and risks.
+    survival         Harrell's concordance of times and risks, over pairs of one fold and stratum: risks of different
+                     models, or with different baseline hazards, have no common zero.
 
 What is gained on a model that knows the target only is the share of its error that is gone, 1 - e / e0, with e the mean
 squared error, the Brier score, or the share of wrong classes where there are no probabilities; less than LITTLE is
@@ -53,6 +54,9 @@ class Predicted:
     decided: Array | None = None
     alone: bool = False  # of a model that knows the target only: it ranks nothing
     survival: bool = False  # whether y are times, negative where censored, and predictions risks
+    fold: Any = None  # the number of the model that has predicted every row, where there are several
+    strata: Any = None  # of survival, and times from which on rows are at risk, or None
+    entry: Any = None
 
     @classmethod
     def of(cls, model: Any, X: Any, y: Any, weight: Array | None = None) -> Predicted:
@@ -63,7 +67,9 @@ class Predicted:
             ask = getattr(model, "predict_proba", None) or getattr(model, "decision_function", None)
             decided = None if ask is None else np.asarray(ask(X), dtype=np.float64)
         survival = getattr(model, "family", None) == "cox"
-        return cls(np.asarray(y), np.asarray(model.predict(X)), weight, classes, decided, survival=survival)
+        strata, entry = model._at_risk(X) if survival else (None, None)
+        predicted = np.asarray(model.predict(X))
+        return cls(np.asarray(y), predicted, weight, classes, decided, False, survival, None, strata, entry)
 
     @classmethod
     def joined(cls, parts: Sequence[Predicted]) -> Predicted:
@@ -73,7 +79,20 @@ class Predicted:
             values = [getattr(part, name) for part in parts]
             return None if any(value is None for value in values) else np.concatenate(values)
 
-        return replace(parts[0], **{name: all_of(name) for name in ("y", "predicted", "weight", "decided")})
+        fold = np.repeat(np.arange(len(parts)), [len(part.y) for part in parts])
+        names = ("y", "predicted", "weight", "decided", "strata", "entry")
+        return replace(parts[0], fold=fold, **{name: all_of(name) for name in names})
+
+    def by_fold(self) -> list[dict[str, float]]:
+        """What each of the models is measured by, on the rows that it has predicted."""
+        if self.fold is None:
+            return [self.measured()]
+        return [self._rows(self.fold == k).measured() for k in np.unique(self.fold)]
+
+    def _rows(self, rows: Any) -> Predicted:
+        names = ("y", "predicted", "weight", "decided", "fold", "strata", "entry")
+        known = {name: getattr(self, name) for name in names}
+        return replace(self, **{name: value[rows] for name, value in known.items() if value is not None})
 
     def in_units(self, inverse: Any) -> Predicted:
         """Truth and predictions of a regression after this function of them, if it is not None."""
@@ -94,12 +113,19 @@ class Predicted:
         if not np.isfinite(predicted).all():
             return {}
         if self.survival:
-            return {"concordance": 0.5 if self.alone else concordance(y, predicted, weight)}
+            found = 0.5 if self.alone else concordance(y, predicted, weight, self._apart, self.entry)
+            return {"concordance": found}
         return {
             "r2": r2_score(y, predicted, sample_weight=weight) if len(y) > 1 else math.nan,
             "rmse": math.sqrt(_mean_square(y - predicted, weight)),
             "mae": mean_absolute_error(y, predicted, sample_weight=weight),
         }
+
+    @property
+    def _apart(self) -> Any:
+        """One number for each fold and stratum."""
+        known = [one for one in (self.fold, self.strata) if one is not None]
+        return np.unique(np.stack(known), axis=1, return_inverse=True)[1].ravel() if known else None
 
     def _of_classes(self) -> dict[str, float]:
         classes, decided, weight = self.classes, self.decided, self.weight
@@ -157,18 +183,23 @@ def _mean_square(missed: Array, weight: Array | None) -> float:
     return float(np.mean(np.average(missed**2, axis=0, weights=weight)))
 
 
-def concordance(y: Any, risk: Any, sample_weight: Any = None) -> float:
+def concordance(y: Any, risk: Any, sample_weight: Any = None, strata: Any = None, entry: Any = None) -> float:
     """Harrell's concordance of times y, negative where censored, and risks: the share of pairs whose earlier event has
-    the larger risk, ties of risks counting half; weighted by the product of weights."""
+    the larger risk, ties of risks counting half; weighted by the product of weights. Pairs are of one stratum, and at
+    risk together: the other row has entered before the event."""
     y, risk = np.asarray(y, dtype=np.float64), np.asarray(risk, dtype=np.float64)
     weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    time, event = np.abs(y), y > 0.0
+    entry = np.full(len(y), -math.inf) if entry is None else np.asarray(entry, dtype=np.float64)
+    labels = np.zeros(len(y)) if strata is None else np.asarray(strata)
     right = pairs = 0.0
-    for i in np.flatnonzero(event & (weight > 0.0)):
-        later = (time > time[i]) | ((time == time[i]) & ~event)
-        w = weight[later] * weight[i]
-        pairs += float(w.sum())
-        right += float(w @ ((risk[later] < risk[i]) + 0.5 * (risk[later] == risk[i])))
+    for label in np.unique(labels):
+        signed, m, a, since = (one[labels == label] for one in (y, risk, weight, entry))
+        time, event = np.abs(signed), signed > 0.0
+        for i in np.flatnonzero(event & (a > 0.0)):
+            later = ((time > time[i]) | ((time == time[i]) & ~event)) & (since < time[i])
+            w = a[later] * a[i]
+            pairs += float(w.sum())
+            right += float(w @ ((m[later] < m[i]) + 0.5 * (m[later] == m[i])))
     return right / pairs if pairs > 0.0 else 0.5
 
 

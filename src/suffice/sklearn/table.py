@@ -18,6 +18,8 @@ In our units (`suffice.sklearn.estimators`), N the sum of weights that a fit see
     skglm.SparseLogisticRegression    mean of psi + penalty         l1 = alpha l1_ratio,  l2 = alpha (1 - l1_ratio)
     celer.LogisticRegression(C)       sum of psi + ||w||_1 / C      l1 = 1/(C N)
     glum.GeneralizedLinearRegressor   mean half deviance + penalty  the same, with factors P1 and P2 of features
+    sksurv.CoxnetSurvivalAnalysis     -mean partial log-likelihood  l1_j = alpha l1_ratio factor_j,  l2 as well
+    sksurv.CoxPHSurvivalAnalysis      the same + ridge of alpha/2   l2 = alpha/n
 
 Those that choose their penalty themselves (LassoCV), SGD's and most of other packages are certified only.
 
@@ -35,13 +37,14 @@ from typing import Any
 import numpy as np
 from sklearn.preprocessing import LabelBinarizer
 
-from suffice.arrays import Array
+from suffice.arrays import EPS, Array
+from suffice.models.cox import signed_times
 from suffice.models.families import GAMMA, POISSON, tweedie
 from suffice.models.margin_losses import LOGISTIC, SQUARED, SQUARED_HINGE, Quantile
 from suffice.sklearn._structure import Structure
 from suffice.sklearn.adapters import Objective, by_liblinear, refuse
 from suffice.sklearn.estimators import STEPS, SUM, C, Classification, Leaves, Puts, Regression, Strength, make_known
-from suffice.sklearn.folds import Intercept, SeveralTargets, Softmax
+from suffice.sklearn.folds import Hazards, Intercept, SeveralTargets, Softmax
 from suffice.solvers.certificate import duality_gap
 
 BIAS = 1e-3  # of a smoothed quantile
@@ -213,6 +216,30 @@ class GlumRow(Regression):
         return replace(found, targets=np.where(found.targets == 1.0, 1.0, -1.0))
 
 
+def of_hazards(estimator: Any, ties: str, penalties: tuple[Any, Any], y: Any, weights: Array) -> Objective:
+    """What a fitted Cox model has minimised."""
+    columns = getattr(estimator, "_columns", None)
+    l1, l2 = (one if columns is None or np.ndim(one) == 0 else columns.placed(one) for one in penalties)
+    coef = np.array(estimator.coef_, dtype=np.float64).ravel()
+    return Objective(Hazards(ties), l1, l2, coef, 0.0, signed_times(y), weights, columns=columns)
+
+
+class CoxRow(Regression):
+    """scikit-survival's: with a ridge, whose alpha may be one for each feature, or with a path of alphas."""
+
+    def objective(self, estimator: Any, y: Any, weights: Array) -> Objective:
+        if self.share is None:
+            alphas, factors = np.ravel(estimator.alphas_), np.asarray(estimator.penalty_factor_, dtype=np.float64)
+            refuse(len(alphas) != 1, f"it has coefficients for {len(alphas)} alphas: fit it with one, alphas=[0.1]")
+            r, ties = float(estimator.l1_ratio), "breslow"
+            both: tuple[Any, Any] = float(alphas[0]) * r * factors, float(alphas[0]) * (1.0 - r) * factors
+        else:
+            alpha = np.asarray(estimator.alpha, dtype=np.float64)
+            alpha = np.broadcast_to(alpha if np.any(alpha >= EPS) else 0.0, np.shape(estimator.coef_))
+            ties, both = estimator.ties, (0.0, alpha / len(weights))
+        return of_hazards(estimator, ties, both, y, weights)
+
+
 _CHOICE = "alphas cv eps n_alphas"  # how a penalty is chosen; the fitted model has the chosen one
 _DESCENT = "precompute selection"
 _LARS = "eps fit_path precompute"
@@ -328,6 +355,12 @@ make_known(
     ),
     GlumRow(
         "glum.GeneralizedLinearRegressorCV", _GLUM, f"cv {_GLUM_WAY}", share=None, psi=glum_loss, taken=_OF_GLUM,
+        **_CHOSEN,
+    ),
+    CoxRow("sksurv.CoxPHSurvivalAnalysis", "alpha ties", "n_iter", weighted=False, **_CHOSEN),
+    CoxRow(
+        "sksurv.CoxnetSurvivalAnalysis", "alphas l1_ratio normalize penalty_factor",
+        "alpha_min_ratio fit_baseline_model n_alphas", share=None, weighted=False, taken={"normalize": (False,)},
         **_CHOSEN,
     ),
 )  # fmt: skip

@@ -6,6 +6,8 @@ import math
 import time
 from typing import Any
 
+import numpy as np
+
 from suffice.report.formats import duration, interval
 from suffice.result import Record
 from suffice.sklearn.coefficients import proven
@@ -72,10 +74,14 @@ def describe(problem: TableProblem, settings: Settings) -> list[str]:
         what = f"classification, {quoted(problem.labels[1])} against {quoted(problem.labels[0])}"
     if problem.log_target:
         what = "regression of its logarithm"
+    target = quoted(settings.target)
+    if settings.event is not None:
+        target, events = f"{target} until {quoted(settings.event)}", int((problem.y > 0.0).sum())
+        what = f"survival, {events:,} events and {len(problem.y) - events:,} censored times"
     lines = [
         f"Table    {settings.table}: {len(problem.y):,} rows, {len(problem.numeric)} numeric and "
         f"{len(problem.categorical)} categorical columns",
-        f"Target   {quoted(settings.target)}: {what}",
+        f"Target   {target}: {what}",
         f"Model    {MODELS[problem.model].words} (--model {problem.model}), {settings.cv} folds",
     ]
     if problem.groups is not None:
@@ -97,9 +103,14 @@ def conclude(outcome: TunedTable) -> list[str]:
     instead = f"; {search.optimised_scoring_}, optimised in its place" if search.surrogate_ else ""
     measures, lines = found["measures"], list[str]()
     if measures is not None:
-        known = "class frequencies" if problem.classes else "the mean"
+        known = "class frequencies" if problem.classes else "the times" if problem.model == "cox" else "the mean"
+        spread = ""
+        if problem.model == "cox":
+            of_folds = [one.get("concordance", math.nan) for one in search.held_out_.by_fold()]
+            error = float(np.std(of_folds, ddof=1)) / math.sqrt(len(of_folds))
+            spread = f" ± {error:.2g} (standard error over folds, from {min(of_folds):.3f} to {max(of_folds):.3f})"
         lines = [
-            f"Quality  {shown(measures['tuned'])}",
+            f"Quality  {shown(measures['tuned'])}{spread}",
             f"         on {measures['rows']:,} held-out rows: each fold's model predicts rows that it has not seen",
             f"         a model that knows {known} only: {shown(measures['baseline'])}",
         ]
@@ -133,10 +144,13 @@ def _columns(found: dict[str, Any], problem: TableProblem) -> list[str]:
     shown = [k for k, coef in enumerate(of["coef"]) if coef][:LARGEST]
     if shown:
         ways = f", + for {quoted(more_likely(problem))}" if problem.classes == 2 else ""
-        lines.append(f"         the largest, for a change of one standard deviation{ways}:")
+        what = "hazard ratios of the largest" if problem.model == "cox" else "the largest"
+        lines.append(f"         {what}, for a change of one standard deviation{ways}:")
     for k in shown:
         size = of["coef_standardised"][k]
         output = "" if of["output"] is None else f", {of['output'][k]}"
         known = "" if of["proven"][k] != "open" else ", sign open"
-        lines.append(f"         {of['coef'][k] if size is None else size:+11.4g}  {of['name'][k]}{output}{known}")
+        size = of["coef"][k] if size is None else size
+        told = f"{np.exp(size):11.4g}" if problem.model == "cox" else f"{size:+11.4g}"
+        lines.append(f"         {told}  {of['name'][k]}{output}{known}")
     return lines

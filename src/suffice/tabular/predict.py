@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import csv
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -20,6 +20,7 @@ from sklearn.pipeline import Pipeline
 
 from suffice.report import folder as places
 from suffice.sklearn.measures import Predicted
+from suffice.sklearn.survival import checked_times, survival_function
 from suffice.sklearn.target import fitted_inside, fitted_target, wrapped
 from suffice.tabular.entries import Array, TableError, listed, plural, quoted
 from suffice.tabular.model_file import blamed, load_file, model_file
@@ -120,20 +121,47 @@ def read_recipe(folder: Path) -> Recipe:
         raise ValueError(f"{folder / RECIPE} does not say how tables are read: {error}") from error
 
 
-def predict(folder: Path, path: str, *, trust: bool = False) -> tuple[list[str], list[Array], list[str]]:
+def times_of(text: str) -> list[float]:
+    """The numbers of `--times 1,2,5`; ValueError if they are none."""
+    try:
+        return [float(time) for time in checked_times(text.split(","))]
+    except ValueError as error:
+        raise ValueError(f"--times takes numbers such as 1,2,5, none of them negative, got {text!r}") from error
+
+
+def predict(
+    folder: Path, path: str, *, trust: bool = False, times: Sequence[float] = ()
+) -> tuple[list[str], list[Array], list[str]]:
     """What the model of a run's folder says of a table: names and columns of classes with their probabilities, or of
-    numbers, one for every row; and notes."""
+    numbers, one for every row; and notes. Of Cox's model log hazards, and the probabilities of no event until
+    `times`."""
     recipe, file = read_recipe(folder), model_file(folder)
     model = load_file(file, trust=trust)
     table = read_for(recipe, path)
     with blamed(file):
         X = _frame_for(model, table)
         notes = [*table.notes, *_new_levels(model, X, recipe.categorical)]
-        names, columns = [f"predicted {recipe.target}"], [np.asarray(model.predict(X))]
+        survives = getattr(fitted_inside(model)[-1], "family", None) == "cox"
+        names = ["log hazard" if survives else f"predicted {recipe.target}"]
+        columns = [np.asarray(model.predict(X))]
+        if len(times):
+            names += [f"survival at {plain(time)}" for time in times]
+            columns += list(_survival(model, X, times, recipe.target, survives).T)
         if hasattr(model, "predict_proba"):
             names += [f"probability of {plain(label)}" for label in model.classes_]
             columns += list(model.predict_proba(X).T)
     return names, columns, notes
+
+
+def _survival(model: Any, X: Any, times: Sequence[float], target: str, survives: bool) -> Array:
+    """Probabilities of no event until then; `TableError` where the model cannot tell."""
+    if not survives:
+        raise TableError(f"--times is for a model of times until an event, and this one predicts {quoted(target)}")
+    if not hasattr(model[-1], "baseline_times_"):
+        raise TableError("--times needs a baseline hazard, which the model of an older version has not: tune it again")
+    if (late := max(times)) > (last := float(model[-1].baseline_times_.max())):
+        raise TableError(f"--times {late:g} is beyond {quoted(target)} {last:g}, the last that was watched in training")
+    return survival_function(model, X, times)
 
 
 def write(file: IO[str], names: list[str], columns: list[Array]) -> None:

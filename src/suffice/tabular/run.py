@@ -119,11 +119,12 @@ class TunedTable:
         """What a report says of the run."""
         problem = self.problem
         target = f"logarithm of {settings.target}" if problem.log_target else settings.target
+        target = target if settings.event is None else f"{target} until {settings.event}"
         found = {
             "title": f"{Path(settings.table).name}: {target}",
             "table": settings.table,
             "target": target,
-            "task": problem.task,
+            "task": "survival" if settings.event is not None else problem.task,
             "model": f"{problem.model}: {MODELS[problem.model].words}",
             "rows": len(problem.y),
             "numeric columns": list(problem.numeric),
@@ -143,7 +144,10 @@ class TunedTable:
 
     def how_to_load(self) -> list[str]:
         """How to predict with the model, as commands and code."""
-        lines = [f"suffice predict {self.folder} new.csv    # at a shell: reads new files as this one was read"]
+        y, times = self.problem.y, ""
+        if self.problem.model == "cox":
+            times = f" --times {np.median(y[y > 0.0]):g}"
+        lines = [f"suffice predict {self.folder} new.csv{times}    # at a shell: reads new files as this one was read"]
         if self.model_file is None:
             return lines
         library, more = "skops.io", f", trusted={list(self.model_types)}"

@@ -186,8 +186,13 @@ def _times(table: AnyTable, settings: Settings, rows: Array) -> Array:
     assert settings.event is not None
     column, event = table[settings.target], table[settings.event]
     time, happened = column.values[rows], event.values[rows]
-    if column.kind != "numeric" or not (time > 0).all():
+    if column.kind != "numeric":
         raise TableError(f"the times {quoted(settings.target)} must be positive numbers")
+    if len(bad := np.flatnonzero(~(time > 0))):
+        others = "1 row holds another, in" if len(bad) == 1 else f"{len(bad):,} rows hold others, first in"
+        first = f"{others} line {table.lines[rows][bad[0]]}: {plain(time[bad[0]])}"
+        only = "only the order of times matters to the model: half a unit may stand for 0, or be added to all"
+        raise TableError(f"the times {quoted(settings.target)} must be positive numbers, {first} ({only})")
     if event.kind not in ("numeric", "boolean") or not np.isin(happened.astype(np.float64), (0.0, 1.0)).all():
         raise TableError(f"the event {quoted(settings.event)} must be 1 where it has happened and 0 where it has not")
     if happened.sum() < 2 * settings.cv:
