@@ -325,15 +325,46 @@ def test_columns_that_give_the_target_away_get_a_warning(tmp_path, target, colum
     assert sum(note.startswith("warning") for note in problem.notes) == 1
 
 
-def test_numbers_that_may_be_codes_are_noted(tmp_path):
-    hours = np.arange(N) * 7 % 24
-    noted = pose(table(tmp_path, hr=hours, size=hours, y=LABEL), "y")
-    assert noted.numeric == ("hr", "size")
-    assert [note for note in noted.notes if "--categorical" in note] == [
-        "column 'hr' holds 24 different whole numbers: --categorical 'hr' if they are codes"
-    ]
+HOURS = np.arange(8 * N) * 7 % 24
+BY_THE_HOUR = np.sin(np.arange(24.0) * 2.4)[HOURS] + 0.3 * rng.standard_normal(8 * N)
+
+
+def test_hours_are_categories_where_held_out_rows_say_so(tmp_path):
+    known = table(tmp_path, hr=HOURS, size=HOURS, x=np.tile(X1, 8), y=BY_THE_HOUR)
+    problem = pose(known, "y", keep=["size"])
+    assert problem.numeric == ("size", "x") and problem.categorical == ("hr",)
+    (note,) = (note for note in problem.notes if "'hr'" in note)
+    assert note.startswith("column 'hr' is used as 24 categories: held-out rows have 0.")
+    assert note.endswith("with numbers (--keep 'hr' for numbers)")
+    made = {}
+    for how, wish in (("categories", {"keep": ["size"]}), ("numbers", {"keep": ["size", "hr"]})):
+        model = pose(known, "y", **wish).estimator.set_params(model__alpha=1e-3)
+        made[how] = cross_val_score(model, problem.X, BY_THE_HOUR).mean()
+    assert made["categories"] > 0.7 > 0.2 > made["numbers"]
+
+
+def test_hours_are_numbers_where_categories_are_no_better(tmp_path):
+    problem = pose(table(tmp_path, hr=HOURS, y=HOURS + rng.standard_normal(8 * N)), "y")
+    assert problem.numeric == ("hr",)
+    assert any("'hr' is used as numbers" in note and "--categorical 'hr'" in note for note in problem.notes)
     for given in ({"categorical": ["hr"]}, {"keep": ["hr"]}):
-        assert not any("codes" in note for note in pose(table(tmp_path, hr=hours, y=LABEL), "y", **given).notes)
+        known = table(tmp_path, hr=HOURS, y=BY_THE_HOUR)
+        assert not any("used as" in note for note in pose(known, "y", **given).notes)
+
+
+def test_numbers_that_say_nothing_by_their_name_stay_numbers_and_are_noted(tmp_path):
+    known = table(tmp_path, machine=HOURS, size=HOURS // 2, x=np.tile(X1, 8), y=BY_THE_HOUR)
+    problem = pose(known, "y", drop=["size"])
+    assert problem.numeric == ("machine", "x")
+    assert any("'machine' is used as numbers" in note and "--categorical 'machine'" in note for note in problem.notes)
+    straight = table(tmp_path, machine=HOURS, y=HOURS + rng.standard_normal(8 * N))
+    assert not any("machine" in note for note in pose(straight, "y").notes)
+
+
+def test_very_many_codes_are_noted_and_not_tried(tmp_path):
+    problem = pose(table(tmp_path, zip=rng.integers(10_000, 99_999, 8 * N), y=BY_THE_HOUR), "y")
+    assert problem.numeric == ("zip",)
+    assert "column 'zip' holds whole numbers: --categorical 'zip' if they are codes" in problem.notes
 
 
 def test_a_table_of_row_numbers_only_is_told_of_keep(tmp_path):

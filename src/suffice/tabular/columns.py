@@ -17,6 +17,11 @@ made of nothing else, so they are the same for a table in memory, which is one p
   elsewhere, they may be years or positions: they are used, with a warning. So are columns left out for their different
   values that decide the target of held-out rows (`decisive`).
 
+Whole numbers under a name such as hr, month, weekday, zip or firm may be names of something, too. They are categories
+if that brings the squared error of held-out rows to 0.98 of what it is with numbers (`as_categories`); a note has both.
+Few different whole numbers under any other name stay numbers, since a level that is new would have no effect, where a
+number lies between others; a note tells of categories that bring the error to 0.9.
+
 There is a warning of columns that give the target away, too. A column does so if its levels (of 5 rows each, at least
 on average), or one interval of its numbers for each class, tell the class of 99.5 % of the rows, or if its correlation
 with the target (that of its levels' means) is above 0.999. Such columns are mostly another form of the target, or were
@@ -49,7 +54,8 @@ IDENTIFIER = re.compile(
 )
 CODED = re.compile(
     r"(^|[_\s\-.:])(hr|hours?|mnth|months?|week_?day|day_?of_?week|dow|wday|quarter|qtr|season|zip(_?code)?|post(al)?_?code"
-    r"|plz|code)$",
+    r"|plz|code|class|type|group|category|dep(artmen)?t|region|district|state|county|country|site|block|store|shop|firm"
+    r"|industry|sector|brand|batch|clinic|hospital|school|cluster|litter|subject|person)$",
     re.ASCII | re.IGNORECASE,
 )
 FEW = 30  # different texts that a column may have whatever the number of rows
@@ -61,6 +67,8 @@ ROWS, COLUMNS = 5_000, 2_000  # how many are looked at for what tells the target
 SEPARATED, CORRELATED = 0.995, 0.999
 FOLDS = 4  # of a look at held-out rows
 HALF, TENTH, EXACT, SORTED = 0.5, 0.1, 1e-9, 0.99
+BETTER = 0.98  # a squared error that makes numbers categories; of a column whose name says nothing,
+MUCH_BETTER, PROMISING = 0.9, 0.05  # one that is told of, and the share of residuals that its levels explain before
 
 
 @dataclass(frozen=True)
@@ -146,11 +154,19 @@ class Summary:
         return self.kind == "numeric" and self.whole and self.different == self.known > FEW
 
     @property
+    def coded(self) -> bool:
+        """Whether numbers may be names of something."""
+        whole = self.kind == "numeric" and self.whole and self.categories > 2
+        return whole and (self.named_as_code or len(self.levels or ()) in range(3, FEW + 1))
+
+    @property
+    def named_as_code(self) -> bool:
+        return bool(CODED.search(self.name))
+
+    @property
     def caution(self) -> str:
-        """A note on numbers that are used as numbers, and may be numbers of rows or names of something."""
-        name, levels = quoted(self.name), len(self.levels or ())
-        if self.whole and 3 <= levels <= 100 and CODED.search(self.name):
-            return f"column {name} holds {levels} different whole numbers: --categorical {name} if they are codes"
+        """A warning of numbers that are used as numbers, and may be numbers of rows."""
+        name = quoted(self.name)
         dense = self.high - self.low < DENSE * self.known
         if not self._all_different or not (dense or self.rising or self.falling):
             return ""
@@ -163,12 +179,13 @@ class Summary:
 
 def features(
     columns: Mapping[str, Summary], wish: ColumnSettings, notes: list[str]
-) -> tuple[list[str], dict[str, int], list[Summary]]:
-    """Numeric columns, categorical ones with the number of their levels, and those in which every row has a value of
-    its own."""
+) -> tuple[list[str], dict[str, int], list[Summary], list[Summary]]:
+    """Numeric columns, categorical ones with the number of their levels, those in which every row has a value of its
+    own, and of the numeric ones those that may be names of something."""
     numeric: list[str] = []
     levels: dict[str, int] = {}
     doubtful: list[Summary] = []
+    coded: list[Summary] = []
     for name, column in columns.items():
         kept = bool({name, column.origin} & {*wish.keep}) or name in wish.categorical or bool(column.origin)
         if no_use := column.useless:
@@ -179,10 +196,12 @@ def features(
         elif column.kind == "text" or name in wish.categorical:
             levels[name] = column.categories
         else:
+            if not kept and column.coded:
+                coded.append(column)
             if not kept and column.caution:
                 notes.append(column.caution)
             numeric.append(name)
-    return numeric, levels, doubtful
+    return numeric, levels, doubtful, coded
 
 
 def columns_for(levels: Mapping[str, int], most: int) -> int:
@@ -283,8 +302,7 @@ def decisive(look: Any, y: Array, classes: bool, doubtful: list[Summary], numeri
     Text does if it halves the error of rows held out at random. A counter, of which rows in a file that is sorted by
     the target are predicted as well, has to bring the error of each quarter of the numbers, by the other three, to a
     tenth; the rows in its order must not be sorted, and its name not say that it numbers rows."""
-    code = np.unique(y, return_inverse=True)[1]
-    Y = (code[:, None] == np.unique(code) if classes else y).astype(float)
+    code, Y = np.unique(y, return_inverse=True)[1], _numbers_of(y, classes)
     for column in doubtful:
         name, reason, text = column.name, column.identifying, column.kind == "text"
         note, named = f"is left out: {reason} (--keep uses it)", bool(IDENTIFIER.search(name))
@@ -292,9 +310,7 @@ def decisive(look: Any, y: Array, classes: bool, doubtful: list[Summary], numeri
         told = not text or look[name].duplicated(keep=False).mean() > HALF
         if told:
             order = np.random.default_rng(0).permutation(len(y)) if text else np.argsort(look[name].to_numpy())
-            pair = [preparation_of(a, tuple(b), len(y), dense=True) for a, b in ((numeric, [*levels]), tried)]
-            made = [np.c_[np.zeros(len(y)), step.fit_transform(look)][order] for step in pair]
-            before, after = (share_of_mean(by_squares(X, Y[order]), Y[order]) for X in made)
+            before, after = (_looked(look, Y, order, *pair)[0] for pair in ((numeric, [*levels]), tried))
             errors = f"held-out rows have {after:.2g} of the mean's squared error with it, {before:.2g} without it"
             told = before > EXACT and after <= HALF * before
         if told and text:
@@ -307,6 +323,49 @@ def decisive(look: Any, y: Array, classes: bool, doubtful: list[Summary], numeri
         elif told:
             note += f"; {errors}, as where rows are in an order that tells the target"
         yield f"{WARNING if told and not text and not named else ''}column {quoted(name)} {note}"
+
+
+def as_categories(look: Any, y: Array, classes: bool, coded: list[Summary], numeric: list[str], levels: Any) -> Any:
+    """Notes on numbers that may be names of something, moved to the categories if held-out rows are predicted better
+    so and the name of the column says it; the column with the fewest levels is looked at first."""
+    Y, order = _numbers_of(y, classes), np.random.default_rng(0).permutation(len(y))
+    best, missed = _looked(look, Y, order, numeric, [*levels])
+    for column in sorted(coded, key=lambda one: (one.categories, one.name)):
+        name, count, shown = column.name, column.categories, quoted(column.name)
+        if best <= EXACT or not (column.named_as_code or _told_by_levels(look[name].to_numpy()[order], missed)):
+            continue
+        rest = [one for one in numeric if one != name]
+        tried, left = _looked(look, Y, order, rest, [*levels, name])
+        errors = f"held-out rows have {tried:.3g} of the mean's squared error with categories, {best:.3g} with numbers"
+        if column.named_as_code and tried <= BETTER * best:
+            yield f"column {shown} is used as {count} categories: {errors} (--keep {shown} for numbers)"
+            numeric[:], best, missed, levels[name] = rest, tried, left, count
+        elif column.named_as_code or tried <= MUCH_BETTER * best:
+            yield f"column {shown} is used as numbers: {errors} (--categorical {shown} for categories)"
+
+
+def _told_by_levels(values: Array, missed: Array) -> bool:
+    """Whether the means of what a model has missed, over the other rows of a level, tell some of it."""
+    level = np.unique(values, return_inverse=True)[1]
+    sums, rows = np.zeros((level.max() + 1, missed.shape[1])), np.bincount(level)
+    np.add.at(sums, level, missed)
+    left = missed - (sums[level] - missed) / np.maximum(rows[level] - 1, 1)[:, None]
+    return float(np.sum(left**2)) <= (1.0 - PROMISING) * float(np.sum(missed**2))
+
+
+def _numbers_of(y: Array, classes: bool) -> Array:
+    """Targets for squares: zeros and ones for every class."""
+    return (y[:, None] == np.unique(y) if classes else y).astype(float)
+
+
+def _looked(look: Any, Y: Array, order: Array, numeric: list[str], categorical: list[str]) -> tuple[float, Array]:
+    """The squared error of held-out rows with these columns, as a share of the mean's, and what is missed; parts of
+    this order are held out."""
+    step = preparation_of(numeric, tuple(categorical), len(order), dense=True)
+    X, Y = np.c_[np.zeros(len(order)), step.fit_transform(look)][order], Y[order]
+    made = by_squares(X, Y)
+    best = made[int(np.argmin([share_of_mean([one], Y) for one in made]))]
+    return share_of_mean([best], Y), (Y - best).reshape(len(Y), -1)
 
 
 def _sorted(y: Array, classes: bool) -> bool:

@@ -23,7 +23,17 @@ from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
 
 from suffice.sklearn.adapters import find_adapter
-from suffice.tabular.columns import ROWS, WIDTH, columns_for, decisive, features, most_levels, telling
+from suffice.tabular.columns import (
+    ROWS,
+    WIDTH,
+    Summary,
+    as_categories,
+    columns_for,
+    decisive,
+    features,
+    most_levels,
+    telling,
+)
 from suffice.tabular.entries import Array, TableError, listed, quoted
 from suffice.tabular.parts import AnyTable
 from suffice.tabular.preparation import preparation_of
@@ -89,18 +99,9 @@ def pose(table: AnyTable, settings: Settings) -> TableProblem:
     unused = _unused(settings)
     used = [name for name in table.names if name not in unused]
     summaries = {one.name: one for one in table.summaries(used, rows) if one.origin not in unused}
-    numeric, levels, doubtful = features(summaries, settings, notes)
-    width = 2 * len(numeric) + sum(levels.values())
-    if doubtful and model != "cox":
-        width += max(1 if one.kind == "numeric" else one.categories for one in doubtful)
-        some = sample(rows, min(ROWS_OF_LOOKS, max(200, ENTRIES // width)))
-        look = table.frame([*numeric, *levels, *(one.name for one in doubtful)], some)
-        notes += decisive(look, target.y_of(some), target.task == "classification", doubtful, numeric, levels)
-    if not numeric and not levels:
-        hint = f": --keep uses {listed([one.name for one in doubtful])}" if doubtful else ""
-        raise TableError(f"there is no column to learn from besides the target{hint}")
+    numeric, levels = _used(table, target, summaries, settings, notes)
     if target.counts:
-        some = sample(rows, min(ROWS_OF_LOOKS, max(200, ENTRIES // width)))
+        some = _looked_at(rows, numeric, levels)
         look = table.frame([*numeric, *levels], some), target.y_of(some).astype(np.float64)
         before = preparation_of(numeric, tuple(levels), WIDTH, dense=True)
         target = as_counts(target, settings.target, look, before, notes)
@@ -128,6 +129,38 @@ def pose(table: AnyTable, settings: Settings) -> TableProblem:
         X, target.y, target.task, model, pipeline, dict.fromkeys(penalties), cv, tuple(numeric), tuple(levels),
         tuple(notes), recipe, special.get("weights"), target.labels, target.log, chosen,
     )  # fmt: skip
+
+
+def _used(
+    table: AnyTable, target: Target, summaries: Mapping[str, Summary], settings: Settings, notes: list[str]
+) -> tuple[list[str], dict[str, int]]:
+    """Numeric columns, and categorical ones with the number of their levels, after looks at held-out rows."""
+    numeric, levels, doubtful, coded = features(summaries, settings, notes)
+    classes, looks = target.task == "classification", target.model != "cox"
+    if doubtful and looks:
+        wide = max(1 if one.kind == "numeric" else one.categories for one in doubtful)
+        some = _looked_at(target.rows, numeric, levels, wide)
+        look = table.frame([*numeric, *levels, *(one.name for one in doubtful)], some)
+        notes += decisive(look, target.y_of(some), classes, doubtful, numeric, levels)
+    if not numeric and not levels:
+        hint = f": --keep uses {listed([one.name for one in doubtful])}" if doubtful else ""
+        raise TableError(f"there is no column to learn from besides the target{hint}")
+    few = [one for one in coded if one.levels is not None and looks and table.joins_levels]
+    notes += (
+        f"column {quoted(one.name)} holds whole numbers: --categorical {quoted(one.name)} if they are codes"
+        for one in coded
+        if one not in few and one.named_as_code
+    )
+    if few:
+        some = _looked_at(target.rows, numeric, levels, sum(one.categories for one in few))
+        notes += as_categories(table.frame([*numeric, *levels], some), target.y_of(some), classes, few, numeric, levels)
+    return numeric, levels
+
+
+def _looked_at(rows: Array, numeric: list[str], levels: Mapping[str, int], more: int = 0) -> Array:
+    """Rows for a look at held-out ones with these columns, and `more` of them."""
+    width = 2 * len(numeric) + sum(levels.values()) + more
+    return sample(rows, min(ROWS_OF_LOOKS, max(200, ENTRIES // width)))
 
 
 def sample(rows: Array, most: int) -> Array:
