@@ -4,6 +4,7 @@ settings             models by name, and what may be asked for
 entries, reading     how people write numbers and dates, what the entries of a column are; CSV and parquet files
 table, parts         a table in memory, and one in parts on a cluster, with the same methods
 columns, targets     rules: what a column is for, what is predicted
+splitting            which rows are held out
 preparation, problem columns prepared for a model, and the problem for a search
 run, live            the run in its folder, what it has found and how that is told
 predict, certify     predictions for new files, how exactly a model was fitted

@@ -82,7 +82,7 @@ def describe(problem: TableProblem, settings: Settings) -> list[str]:
         f"Table    {settings.table}: {len(problem.y):,} rows, {len(problem.numeric)} numeric and "
         f"{len(problem.categorical)} categorical columns",
         f"Target   {target}: {what}",
-        f"Model    {MODELS[problem.model].words} (--model {problem.model}), {settings.cv} folds",
+        f"Model    {MODELS[problem.model].words} (--model {problem.model}), {settings.folds}",
     ]
     if problem.groups is not None:
         parts = [f"{group} ({len(columns.columns)} columns)" for group, columns in problem.groups.items()]
@@ -109,9 +109,11 @@ def conclude(outcome: TunedTable) -> list[str]:
             of_folds = [one.get("concordance", math.nan) for one in search.held_out_.by_fold()]
             error = float(np.std(of_folds, ddof=1)) / math.sqrt(len(of_folds))
             spread = f" ± {error:.2g} (standard error over folds, from {min(of_folds):.3f} to {max(of_folds):.3f})"
+        times = max(measures["rows"] // len(problem.y), 1)
+        rows, again = measures["rows"] // times, "" if times == 1 else f", {times} times each"
         lines = [
             f"Quality  {shown(measures['tuned'])}{spread}",
-            f"         on {measures['rows']:,} held-out rows: each fold's model predicts rows that it has not seen",
+            f"         on {rows:,} held-out rows{again}: each fold's model predicts rows that it has not seen",
             f"         a model that knows {known} only: {shown(measures['baseline'])}",
         ]
         if not measures["better_than_baseline"]:
@@ -125,6 +127,8 @@ def conclude(outcome: TunedTable) -> list[str]:
     if outcome.test is not None:
         lines.append(f"Test     {outcome.test['rows']:,.0f} rows that were not seen: {shown(outcome.test)}")
     took = duration(outcome.seconds)
+    if search.refit == "one_se":
+        given += ": the largest penalties whose loss is within one standard error of the best"
     lines += [f"Best     {given}", f"Search   {found['evaluations']} evaluations in {took}: {found['message']}"]
     lines += _columns(found["coefficients"], problem)
     if outcome.model_file is not None:

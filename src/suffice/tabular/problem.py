@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
 
 from suffice.sklearn.adapters import find_adapter
@@ -39,6 +38,7 @@ from suffice.tabular.parts import AnyTable
 from suffice.tabular.preparation import preparation_of
 from suffice.tabular.reading import open_table
 from suffice.tabular.settings import MODELS, SIGNED, Settings, Task, estimator_of
+from suffice.tabular.splitting import splits_of
 from suffice.tabular.table import Recipe
 from suffice.tabular.targets import ENTRIES, Target, as_counts, target_of
 from suffice.tabular.targets import ROWS as ROWS_OF_LOOKS
@@ -121,8 +121,7 @@ def pose(table: AnyTable, settings: Settings) -> TableProblem:
     penalties, chosen = MODELS[model].penalties, _grouped(groups, origins)
     if chosen is not None:
         penalties = tuple(f"{name}_{group}" for name in penalties for group in chosen)
-    splitter = StratifiedKFold if target.task == "classification" else KFold
-    cv = splitter(settings.cv, shuffle=True, random_state=settings.seed)
+    cv = splits_of(table, target, settings, notes)
     needs = tuple(dict.fromkeys([*parts, *origins.values()]))
     recipe = Recipe(settings.target, needs, tuple(levels), table.reading.of((*needs, settings.target)))
     return TableProblem(
@@ -171,14 +170,17 @@ def sample(rows: Array, most: int) -> Array:
 
 def _unused(settings: Settings) -> set[str]:
     """Columns that no coefficient is for."""
-    special = (settings.weights, settings.event, settings.exposure, settings.offset)
+    special = (settings.weights, settings.event, settings.exposure, settings.offset, settings.group_column)
     return {settings.target, *settings.drop, *(name for name in special if name is not None)}
 
 
 def _check_names(table: AnyTable, settings: Settings, *more: str) -> None:
     """Whether there are the columns that the settings name, with entries that can be used so."""
     there = tuple(dict.fromkeys((*table.origins, *table.names)))
-    for name in (*_unused(settings), *settings.keep, *settings.categorical, *more):
+    time = () if settings.time_column is None else (settings.time_column,)
+    if settings.target in (settings.group_column, *time):
+        raise TableError(f"the target {quoted(settings.target)} cannot say how rows are held out, too")
+    for name in (*_unused(settings), *time, *settings.keep, *settings.categorical, *more):
         if name in there:
             continue
         near = difflib.get_close_matches(name, there, n=3, cutoff=0.6)

@@ -127,6 +127,7 @@ class TunedTable:
             "task": "survival" if settings.event is not None else problem.task,
             "model": f"{problem.model}: {MODELS[problem.model].words}",
             "rows": len(problem.y),
+            "held out": settings.folds,
             "numeric columns": list(problem.numeric),
             "categorical columns": list(problem.categorical),
             "notes": self.notes,
@@ -332,6 +333,7 @@ def _searched(
         callback=callback,
         groups_of_features=problem.groups,
         certify_global=settings.certify_global,
+        refit="one_se" if settings.one_se else True,
     )
     weights = {} if problem.weight is None else {"sample_weight": problem.weight}
     with warnings.catch_warnings(record=True) as caught:

@@ -110,13 +110,47 @@ class TargetSettings:
 
     task: str = _option("auto", "auto, classification or regression")
     model: str = _option("auto", f"auto, {', '.join([*MODELS][:-1])} or, with --time and --event, cox")
-    cv: int = _option(5, "folds of the cross-validation")
     scoring: str | None = _option(None, "a score by scikit-learn's name; by default log loss or squared error")
     skip_missing_target: bool = _option(False, "leave out rows without a target")
     min_class_size: int = _option(0, "classes with fewer rows than this become one class, 'other'")
     log_target: bool = _option(False, "fit log(target); predictions come back in the target's units")
     positive: str | None = _option(None, "the positive class: of all others, if there are several")
     event: str | None = _option(None, "with --time, a column: 1 for an event, 0 for censored")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FoldSettings:
+    """Which rows are held out, and which of the good penalties are taken."""
+
+    cv: int = _option(5, "folds of the cross-validation")
+    repeats: int = _option(1, "how often rows are divided into folds, each time at random")
+    group_column: str | None = _option(None, "a column: rows with the same entry are held out together")
+    time_column: str | None = _option(
+        None, "a column of dates or numbers: folds hold out later rows than they train on"
+    )
+    seed: int = _option(0, "random seed of the folds")
+    one_se: bool = _option(False, "take the largest penalties whose loss is within one standard error of the best")
+
+    @property
+    def folds(self) -> str:
+        """In words."""
+        if self.time_column is not None:
+            return f"{self.cv} folds of later rows by {self.time_column!r}"
+        times = f", {self.repeats} times" if self.repeats > 1 else ""
+        return f"{self.cv} folds{'' if self.group_column is None else f' of groups by {self.group_column!r}'}{times}"
+
+    def check_folds(self) -> None:
+        """ValueError for what does not go together."""
+        if not 2 <= self.cv <= 1000:
+            raise ValueError(f"cv must be between 2 and 1000, got {self.cv}")
+        if self.repeats < 1 or self.repeats * self.cv > 1000:
+            raise ValueError(f"repeats must be at least 1, and at most 1000 folds in all, got {self.repeats}")
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"seed must be between 0 and 2**32 - 1, got {self.seed}")
+        if self.time_column is not None and self.group_column is not None:
+            raise ValueError("--time-column does not go with --group-column: folds are by one of them")
+        if self.time_column is not None and self.repeats > 1:
+            raise ValueError("--repeats is for folds at random: those of --time-column have one order")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +171,7 @@ class ColumnSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(ColumnSettings, TargetSettings):
+class Settings(ColumnSettings, FoldSettings, TargetSettings):
     """What a run was asked for."""
 
     data: str
@@ -147,7 +181,6 @@ class Settings(ColumnSettings, TargetSettings):
     max_evaluations: int = _option(200, "limit on evaluations, not counting the first looks and the accurate last one")
     max_seconds: float | None = _option(None, "limit on the seconds of all, report included")
     no_report: bool = _option(False, "leave out report.json and report.html")
-    seed: int = _option(0, "random seed of the folds")
     cluster: str | None = _option(
         None, "the address of a Dask scheduler, on whose workers the rows of parquet files live"
     )
@@ -166,10 +199,9 @@ class Settings(ColumnSettings, TargetSettings):
                 raise ValueError(f"{name} must be {low} or more, got {value}")
         if self.certify_global is not None:
             positive(self.certify_global, "certify_global")
-        if not 2 <= self.cv <= 1000:
-            raise ValueError(f"cv must be between 2 and 1000, got {self.cv}")
-        if not 0 <= self.seed < 2**32:
-            raise ValueError(f"seed must be between 0 and 2**32 - 1, got {self.seed}")
+            if self.one_se:
+                raise ValueError("--certify-global is about the best penalties, and --one-se takes larger ones")
+        self.check_folds()
         if (self.model == "cox") != (self.event is not None):
             raise ValueError("model cox needs --time and --event, and no other model takes them")
         if self.model == "cox" and self.test is not None:
