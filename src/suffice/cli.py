@@ -108,6 +108,9 @@ def predict(
     times: Annotated[
         str | None, typer.Option(help="1,2,5 for Cox's model: columns with the probability of no event until then")
     ] = None,
+    carried: Annotated[
+        list[str] | None, typer.Option("--id", help="a column that comes along, in front (repeatable)")
+    ] = None,
     trust: Trust = False,
 ) -> None:
     """Predict with a tuned model: one row for each row of a new file, read exactly as the training file was."""
@@ -116,7 +119,7 @@ def predict(
         from suffice.tabular import predict as predicting
 
         asked = () if times is None else predicting.times_of(times)
-        names, columns, notes = predicting.predict(run, str(data), trust=trust, times=asked)
+        names, columns, notes = predicting.predict(run, str(data), carried=carried or (), trust=trust, times=asked)
         text = io.StringIO()
         predicting.write(text, names, columns)
         for note in notes:

@@ -117,6 +117,39 @@ def test_levels_that_are_new_and_entries_that_are_missing_are_told(data):
     assert all(math.isfinite(float(row["predicted Preis"])) for row in rows_of(result.stdout))
 
 
+def test_columns_come_along_as_they_are_written(data, tmp_path):
+    out, _ = tune(data)
+    lines = data.read_text(encoding="cp1252").splitlines()
+    keys = ["007", "NA", "90071992547409931", ' "a;b"', "x ", "", *map(str, range(len(lines) - 7))]
+    new = [f"Schlüssel;{lines[0]}", *(f"{key};{line}" for key, line in zip(keys, lines[1:], strict=True))]
+    (tmp_path / "new.csv").write_text("\n".join(new) + "\n", encoding="cp1252")
+    alone, found = (
+        predict(out, tmp_path / "new.csv"),
+        predict(out, tmp_path / "new.csv", "--id", "Schlüssel", "--id", "Größe"),
+    )
+    assert found.exit_code == 0, found.output
+    rows = rows_of(found.stdout)
+    assert [*rows[0]] == ["Schlüssel", "Größe", "predicted Preis"]
+    assert [row["Schlüssel"] for row in rows[:6]] == ["007", "NA", "90071992547409931", "a;b", "x", ""]
+    assert [row["Größe"] for row in rows] == [line.split(";")[0] for line in lines[1:]]  # a decimal comma stays one
+    assert [row["predicted Preis"] for row in rows] == [row["predicted Preis"] for row in rows_of(alone.stdout)]
+    wrong = predict(out, tmp_path / "new.csv", "--id", "key")
+    assert wrong.exit_code == 2 and "has no column 'key' to carry along" in wrong.output
+
+
+def test_columns_of_a_parquet_file_come_along(data, tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+
+    out, _ = tune(data)
+    rows = pandas.read_csv(data, sep=";", encoding="cp1252", dtype=str)
+    whole = arrow.Table.from_pandas(rows.assign(key=range(2**60, 2**60 + len(rows))), preserve_index=False)
+    pyarrow.parquet.write_table(whole, tmp_path / "new.parquet")
+    found = predict(out, tmp_path / "new.parquet", "--id", "key")
+    assert found.exit_code == 0, found.output
+    assert [int(row["key"]) for row in rows_of(found.stdout)] == [*range(2**60, 2**60 + len(rows))]
+
+
 def test_columns_that_are_not_there_are_named(data):
     out, _ = tune(data, "--model", "ridge")
     (data.parent / "new.csv").write_text("Stadt;Preis\nLyon;3\n")

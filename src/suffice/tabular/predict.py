@@ -26,7 +26,7 @@ from suffice.tabular.entries import Array, TableError, listed, plural, quoted
 from suffice.tabular.model_file import blamed, load_file, model_file
 from suffice.tabular.preparation import RowsPreparation
 from suffice.tabular.problem import TableProblem
-from suffice.tabular.reading import read_for
+from suffice.tabular.reading import entries_of, read_for
 from suffice.tabular.settings import from_plain
 from suffice.tabular.table import RECIPE, Recipe, Table
 from suffice.tabular.targets import OTHER, known_labels, plain
@@ -130,14 +130,19 @@ def times_of(text: str) -> list[float]:
 
 
 def predict(
-    folder: Path, path: str, *, trust: bool = False, times: Sequence[float] = ()
-) -> tuple[list[str], list[Array], list[str]]:
+    folder: Path, path: str, *, carried: Sequence[str] = (), trust: bool = False, times: Sequence[float] = ()
+) -> tuple[list[str], list[Any], list[str]]:
     """What the model of a run's folder says of a table: names and columns of classes with their probabilities, or of
-    numbers, one for every row; and notes. Of Cox's model log hazards, and the probabilities of no event until
-    `times`."""
+    numbers, one for every row, after the columns that are `carried` along as they are in the file; and notes. Of Cox's
+    model log hazards, and the probabilities of no event until `times`."""
     recipe, file = read_recipe(folder), model_file(folder)
     model = load_file(file, trust=trust)
     table = read_for(recipe, path)
+    if missing := [name for name in carried if name not in table.origins]:
+        raise TableError(
+            f"{quoted(path)} has no column {listed(missing)} to carry along: it has {listed(table.origins)}"
+        )
+    along = entries_of(path, carried, recipe.reading) if carried else []
     with blamed(file):
         X = _frame_for(model, table)
         notes = [*table.notes, *_new_levels(model, X, recipe.categorical)]
@@ -150,7 +155,7 @@ def predict(
         if hasattr(model, "predict_proba"):
             names += [f"probability of {plain(label)}" for label in model.classes_]
             columns += list(model.predict_proba(X).T)
-    return names, columns, notes
+    return [*carried, *names], [*along, *columns], notes
 
 
 def _survival(model: Any, X: Any, times: Sequence[float], target: str, survives: bool) -> Array:
@@ -164,7 +169,7 @@ def _survival(model: Any, X: Any, times: Sequence[float], target: str, survives:
     return survival_function(model, X, times)
 
 
-def write(file: IO[str], names: list[str], columns: list[Array]) -> None:
+def write(file: IO[str], names: list[str], columns: list[Any]) -> None:
     """A table of predictions, as CSV."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(names)

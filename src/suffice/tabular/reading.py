@@ -23,7 +23,7 @@ import os
 import re
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, cast
@@ -63,19 +63,40 @@ def read(path: str | os.PathLike[str], limits: Limits | None = None, *, like: Re
     """The table in a CSV or parquet file, in the manner of another one if that is given (entries that do not fit are
     missing, with a note); anything else, and anything that goes wrong, is a `TableError`."""
     limits = Limits() if limits is None else limits
+    with _opened(path) as (file, parquet):
+        if parquet:
+            return _read_parquet(path, file, limits, {} if like is None else like.forms)
+        return _read_csv(file, limits, like)
+
+
+def entries_of(path: str | os.PathLike[str], names: Sequence[str], like: Reading) -> list[list[str]]:
+    """The entries of some columns as they stand in a file that is read in this manner; empty where parquet has none."""
+    with _opened(path) as (file, parquet):
+        if parquet:
+            try:
+                whole = parquet_reader().parquet.ParquetFile(file).read(columns=list(names))
+                return [["" if one is None else str(one) for one in whole[name].to_pylist()] for name in names]
+            except Exception as error:
+                raise refused(path, error) from error
+        there, _, columns, *_ = _texts(file, Limits(), like)
+    return [[one.strip() for text in columns[there.index(name)] for one in text.split("\0")] for name in names]
+
+
+@contextlib.contextmanager
+def _opened(path: str | os.PathLike[str]) -> Iterator[tuple[IO[bytes], bool]]:
+    """The bytes of a CSV file, unpacked, or those of a parquet file, and whether it is one."""
     with open_table(path) as file:
         start = file.read(8)
         file.seek(0)
         if not start:
             raise TableError(f"{quoted(path)} is empty")
-        if start.startswith(b"PAR1"):
-            return _read_parquet(path, file, limits, {} if like is None else like.forms)
         if start.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
             raise TableError(f"{quoted(path)} is an archive or an Excel file: save the table as CSV")
         if start.startswith(b"\x1f\x8b"):
             with gzip.open(file) as unpacked:
-                return _read_csv(cast(IO[bytes], unpacked), limits, like)
-        return _read_csv(file, limits, like)
+                yield cast(IO[bytes], unpacked), False
+        else:
+            yield file, start.startswith(b"PAR1")
 
 
 def read_for(recipe: Recipe, path: str, *, with_target: bool = False) -> Table:
@@ -134,6 +155,15 @@ def names_of(header: list[str], limits: Limits) -> tuple[list[str], list[str]]:
 
 
 def _read_csv(file: IO[bytes], limits: Limits, like: Reading | None) -> Table:
+    names, lines, columns, notes, delimiter = _texts(file, limits, like)
+    made = columns_of(names, columns, lines, delimiter, {} if like is None else like.forms)
+    return Table.of(made, lines, notes, delimiter)
+
+
+def _texts(
+    file: IO[bytes], limits: Limits, like: Reading | None
+) -> tuple[list[str], Array, list[list[str]], list[str], str]:
+    """Names, lines of the rows, columns as blocks of text, notes and the delimiter."""
     encoding, head = _encoding(file, limits)
     first = list(islice(io.StringIO(head[:SAMPLE], newline=""), 100))
     comments = next((line.lstrip() for line in first if line.strip()), "").startswith("#")
@@ -147,12 +177,11 @@ def _read_csv(file: IO[bytes], limits: Limits, like: Reading | None) -> Table:
         names, lines, columns, notes = rows_of.columns()
     finally:
         text.detach()  # or it would close the file, which is not its own
-    made = columns_of(names, columns, lines, delimiter, {} if like is None else like.forms)
     if encoding == "cp1252":
         notes.append(f"read as {encoding}, which is a guess")
     if rows_of.skipped:
         notes.append(f"{plural(rows_of.skipped, 'comment line')} left out")
-    return Table.of(made, lines, notes, delimiter)
+    return names, lines, columns, notes, delimiter
 
 
 def _encoding(file: IO[bytes], limits: Limits) -> tuple[str, str]:
