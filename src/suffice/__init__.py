@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from suffice.solvers.solution import Outcome, Solution
     from suffice.solvers.solver import iterate, solve
     from suffice.space import Space
+    from suffice.tabular.from_python import tune_table
 
 __version__ = "0.1.0"
 
@@ -69,6 +70,7 @@ __all__ = [
     "solve",
     "terms",
     "tune",
+    "tune_table",
 ]
 
 # Where names come from: they are imported when they are asked for first.
@@ -88,6 +90,7 @@ _HOMES = {
     "solvers.solution": "Outcome Solution",
     "solvers.solver": "iterate solve",
     "space": "Space",
+    "tabular.from_python": "tune_table",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 

@@ -85,16 +85,11 @@ def tune(
 ) -> None:
     """Tune a linear model on a table by cross-validation, with a proven interval of its score."""
     with _one_line_errors("tune"):
-        if (target is None) == (time is None):
-            raise ValueError("give the column to predict, --target, or times until an event, --time with --event")
-        if time is not None and options["model"] == "auto":
-            options["model"] = "cox"
         first, cluster = data[0], options["cluster"]
         if len(data) > 1 and cluster is None:
             raise ValueError(f"{len(data)} files were given: several are for --cluster, and parquet")
-        lists = {name: tuple(options[name] or ()) for name in ("drop", "keep", "categorical")}
-        lists["files"] = () if cluster is None else tuple(map(str, data))
-        settings = Settings(data=str(first), target=target or time or "", **{**options, **lists})
+        settings = Settings.asked(str(first), target, time, options)
+        settings = replace(settings, files=() if cluster is None else tuple(map(str, data)))
         name = first.name.removesuffix(".gz").rpartition(".")[0] or first.name
         out = Path("results") / f"tune-{name}" if out is None else out
         _tune(settings, out, jobs, as_json)

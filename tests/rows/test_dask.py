@@ -341,7 +341,7 @@ def test_scikit_learn_search_says_that_it_needs_a_dataframe_here(client):
     from suffice.sklearn import SufficeSearchCV
 
     frame = dd.from_pandas(pd.DataFrame(X), npartitions=4)
-    with pytest.raises(TypeError, match=r"X is a dask\.dataframe.*tune_frame"):
+    with pytest.raises(TypeError, match=r"X is a dask\.dataframe.*tune_table"):
         SufficeSearchCV(Ridge(), {"l2": (1e-4, 1.0)}).fit(frame, y)
 
 
@@ -378,7 +378,7 @@ def test_scikit_learn_search_says_how_much_it_brings_here(client, monkeypatch):
         there = search.fit(on_dask(X, 100), on_dask(counts, 100)).best_params_
     assert there == search.fit(X, counts).best_params_
     monkeypatch.setattr(given, "_memory", lambda: 40_000.0)
-    with pytest.raises(ValueError, match=r"4\.8e-05 GB, and this machine.*has 4e-05.*tune_frame"):
+    with pytest.raises(ValueError, match=r"4\.8e-05 GB, and this machine.*has 4e-05.*tune_table"):
         search.fit(on_dask(X, 100), counts)
 
 

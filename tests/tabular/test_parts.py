@@ -11,7 +11,8 @@ from sklearn.base import clone
 from sklearn.metrics import log_loss, mean_poisson_deviance, mean_squared_error
 from sklearn.model_selection import cross_val_score
 
-from suffice import problems, solve, tabular
+import suffice
+from suffice import problems, solve
 from suffice.rows.blocks import RowBlocks
 from suffice.sklearn import ElasticNetGLM
 from suffice.tabular import TableError, read
@@ -423,13 +424,11 @@ def test_a_dask_dataframe_is_tuned_as_its_files_are(files, address, tmp_path):
     frame = pd.concat([pd.read_parquet(path) for path in paths], ignore_index=True)
     with distributed.Client(address) as client:
         lazy = dd.from_pandas(frame.astype({"c": "category"}), npartitions=3)
-        found = tabular.tune_frame(lazy, "y", tmp_path / "frame", client=client, **how)
+        found = suffice.tune_table(lazy, "y", out=tmp_path / "frame", client=client, **how)
         assert found.result.status is there.result.status, there.result.message  # nobody interrupted it
         assert found.result.interval == there.result.interval  # whatever the partitions
         assert predict(tmp_path / "frame", paths[0])[0][0] == "predicted y"
         with pytest.raises(TableError, match="holds another run"):
-            tabular.tune_frame(lazy, "y", tmp_path / "frame", client=client, cv=3)
+            suffice.tune_table(lazy, "y", out=tmp_path / "frame", client=client, cv=3)
         with pytest.raises(ValueError, match="--groups does not go"):
-            tabular.tune_frame(lazy, "y", tmp_path / "other", client=client, groups="a.csv")
-    with pytest.raises(TypeError, match=r"must be a dask\.dataframe"):
-        tabular.tune_frame(frame, "y", tmp_path / "other")
+            suffice.tune_table(lazy, "y", out=tmp_path / "other", client=client, groups="a.csv")

@@ -194,3 +194,14 @@ def test_one_standard_error_takes_larger_penalties_and_says_so(tmp_path):
     found = [json.loads(one.stdout)["penalties"]["l2"] for one in (best, larger)]
     assert found[1] > 2.0 * found[0]
     assert "largest penalties whose loss is within one standard error" in tune(path, "--one-se", out="told")[0].stdout
+
+
+def test_the_report_says_how_rows_were_held_out(tmp_path):
+    path = data(tmp_path)
+    given = ["--target", "y", "--repeats", "2", "--cv", "3", "--group-column", "person", "--out", str(tmp_path / "run")]
+    made = runner.invoke(app, ["tune", str(path), *given])
+    assert made.exit_code == 0, made.output
+    words = (
+        "of 120 rows, each predicted by a model that had not seen it (3 folds of groups by &#x27;person&#x27;, 2 times)"
+    )
+    assert words in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
+from suffice.files import replace_atomically
 from suffice.report.chart import FONT
 from suffice.report.formats import show
 
@@ -65,3 +68,21 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[
 
     body = "".join(row(cells, "td") for cells in rows)
     return f'<div class="scroll"><table><thead>{row(head, "th")}</thead><tbody>{body}</tbody></table></div>'
+
+
+class ShownPage:
+    """A page that notebooks show, in a frame of its own: its scripts reach nothing of the notebook."""
+
+    def __init__(self, content: str) -> None:
+        self.content = content
+
+    def _repr_html_(self) -> str:
+        how = 'sandbox="allow-scripts" style="width:100%;height:50rem;border:1px solid #ccc"'
+        return f'<iframe {how} srcdoc="{escape(self.content)}"></iframe>'
+
+    def __repr__(self) -> str:
+        return f"<a page of {len(self.content):,} characters: save(path) writes it, notebooks show it>"
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """One file of HTML that fetches nothing."""
+        replace_atomically(Path(path), self.content.encode("utf-8"))

@@ -169,7 +169,7 @@ def in_place(X: Any, y: Any, name: str, why_here: Callable[[], str]) -> tuple[An
     if is_dask_frame(X) or is_dask_frame(y):
         raise TypeError(
             f"{'X' if is_dask_frame(X) else 'y'} is a dask.dataframe, and {name} needs it on one machine: give its "
-            ".compute(), or tune it where it is with suffice.tabular.tune_frame"
+            ".compute(), or tune it where it is with suffice.tune_table"
         )
     why = why_here() if is_dask(X) or not numbered(X) else ""
     if is_dask(X) and not why:
@@ -182,7 +182,7 @@ def in_place(X: Any, y: Any, name: str, why_here: Callable[[], str]) -> tuple[An
         size = float(X.nbytes)  # NaN where chunks have unknown sizes
         about = f"X is a dask.array of {size / 1e9:.3g} GB" if size == size else "X is a dask.array of unknown size"
         instead = (
-            "suffice.tabular.tune_frame tunes a dask.dataframe where its rows are, and suffice.problems take a "
+            "suffice.tune_table tunes a dask.dataframe where its rows are, and suffice.problems take a "
             "dask.array: see 'From laptop to cluster' in the documentation"
         )
         if size > _memory():
@@ -223,12 +223,6 @@ def is_dask(x: Any) -> bool:
 def is_dask_frame(x: Any) -> bool:
     """Whether x is a dask.dataframe, or a column of one."""
     return type(x).__module__.startswith(("dask.dataframe", "dask_expr")) and hasattr(x, "to_dask_array")
-
-
-def check_dask_frame(frame: Any) -> None:
-    """Refuse anything but a dask.dataframe with its columns."""
-    if not is_dask_frame(frame) or not hasattr(frame, "columns"):
-        raise TypeError(f"frame must be a dask.dataframe, got {type(frame).__name__}")
 
 
 def as_dask(x: Any) -> Any:

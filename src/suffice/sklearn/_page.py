@@ -114,10 +114,11 @@ def _params(params: dict[str, float]) -> str:
 
 def _lead(data: Data) -> str:
     """What was asked, and how it was answered."""
+    how = escape(str(data["about"].get("held out") or f"{data['folds']:,}-fold cross-validation"))
+    rows = min(data["measures"]["rows"], data["samples"])  # that are held out several times count once
     return (
         f"How well can <b>{_target(data, 200)}</b> be predicted from {data['features']:,} columns? All numbers here "
-        f"are of {data['measures']['rows']:,} rows, each predicted by a model that had not seen it "
-        f"({data['folds']:,}-fold cross-validation)."
+        f"are of {rows:,} rows, each predicted by a model that had not seen it ({how})."
     )
 
 

@@ -131,10 +131,12 @@ def conclude(outcome: TunedTable) -> list[str]:
         given += ": the largest penalties whose loss is within one standard error of the best"
     lines += [f"Best     {given}", f"Search   {found['evaluations']} evaluations in {took}: {found['message']}"]
     lines += _columns(found["coefficients"], problem)
-    if outcome.model_file is not None:
+    if outcome.temporary is not None:
+        lines += (f"{'Use' if k == 0 else '':9}{line}" for k, line in enumerate(outcome.how_to_load()))
+    elif outcome.model_file is not None:
         lines += [f"Saved    {outcome.model_file}", *(f"         {line}" for line in outcome.how_to_load())]
     lines += map(noted, outcome.notes[len(problem.notes) :])
-    if outcome.page is not None:
+    if outcome.page is not None and outcome.temporary is None:
         lines.append(f"Report   {outcome.page}")
     after = duration(outcome.total_seconds - outcome.seconds)
     parts = f"{took} for search and fit, {after} for all that follows"

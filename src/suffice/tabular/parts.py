@@ -23,6 +23,7 @@ from suffice.rows.blocks import block_rows
 from suffice.rows.dask import ClusterRows
 from suffice.tabular.columns import Summary
 from suffice.tabular.entries import Array, Column, Form, Kind, TableError, number_column, quoted
+from suffice.tabular.frames import kind_of_dtype, named_by_texts
 from suffice.tabular.preparation import RowsPreparation
 from suffice.tabular.reading import kind_of, names_of, parquet_reader, refused, text_column
 from suffice.tabular.settings import Settings
@@ -191,31 +192,16 @@ def of_files(paths: Sequence[str], client: Any) -> PartedTable:
 
 def of_frame(frame: Any, client: Any) -> PartedTable:
     """The partitions of a dask.dataframe."""
-    names = list(frame.columns)
-    if len(set(names)) < len(names) or any(not isinstance(name, str) for name in names):
-        raise TableError("names of columns must be texts that differ from each other")
+    names = named_by_texts(frame.columns)
     sizes = tuple(int(size) for size in frame.map_partitions(len).compute())
     if not sum(sizes):
         raise TableError("the table has no rows")
-    types = {name: (_kind_of_dtype(kind), str(kind)[:40]) for name, kind in zip(names, frame.dtypes, strict=True)}
+    types = {name: (kind_of_dtype(kind), str(kind)[:40]) for name, kind in zip(names, frame.dtypes, strict=True)}
     return PartedTable(tuple(frame.to_delayed()), sizes, types, _digest(str(frame._name)), client)
 
 
 def _digest(of: Any) -> str:
     return blake2b(repr(of).encode(), digest_size=16).hexdigest()
-
-
-def _kind_of_dtype(dtype: Any) -> Kind:
-    from pandas.api import types
-
-    if types.is_datetime64_any_dtype(dtype):
-        return "date"
-    if types.is_bool_dtype(dtype):
-        return "boolean"
-    if types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype):
-        return "numeric"
-    texts = types.is_string_dtype(dtype) or types.is_object_dtype(dtype) or str(dtype) == "category"
-    return "text" if texts else "other"
 
 
 # In a worker

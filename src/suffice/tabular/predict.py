@@ -144,18 +144,26 @@ def predict(
         )
     along = entries_of(path, carried, recipe.reading) if carried else []
     with blamed(file):
-        X = _frame_for(model, table)
-        notes = [*table.notes, *_new_levels(model, X, recipe.categorical)]
-        survives = getattr(fitted_inside(model)[-1], "family", None) == "cox"
-        names = ["log hazard" if survives else f"predicted {recipe.target}"]
-        columns = [np.asarray(model.predict(X))]
-        if len(times):
-            names += [f"survival at {plain(time)}" for time in times]
-            columns += list(_survival(model, X, times, recipe.target, survives).T)
-        if hasattr(model, "predict_proba"):
-            names += [f"probability of {plain(label)}" for label in model.classes_]
-            columns += list(model.predict_proba(X).T)
+        names, columns, notes = predicted(model, recipe, table, times)
     return [*carried, *names], [*along, *columns], notes
+
+
+def predicted(
+    model: Any, recipe: Recipe, table: Table, times: Sequence[float] = ()
+) -> tuple[list[str], list[Any], list[str]]:
+    """What a model says of a table: names, columns and notes."""
+    X = _frame_for(model, table)
+    notes = [*table.notes, *_new_levels(model, X, recipe.categorical)]
+    survives = getattr(fitted_inside(model)[-1], "family", None) == "cox"
+    names = ["log hazard" if survives else f"predicted {recipe.target}"]
+    columns = [np.asarray(model.predict(X))]
+    if len(times):
+        names += [f"survival at {plain(time)}" for time in times]
+        columns += list(_survival(model, X, times, recipe.target, survives).T)
+    if hasattr(model, "predict_proba"):
+        names += [f"probability of {plain(label)}" for label in model.classes_]
+        columns += list(model.predict_proba(X).T)
+    return names, columns, notes
 
 
 def _survival(model: Any, X: Any, times: Sequence[float], target: str, survives: bool) -> Array:

@@ -17,14 +17,15 @@ from __future__ import annotations
 import difflib
 import math
 import os
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b, file_digest
-from importlib import import_module
 from pathlib import Path
+from shutil import copytree, ignore_patterns
+from tempfile import TemporaryDirectory
+from time import monotonic
 from typing import Any, cast
 
 import numpy as np
@@ -33,15 +34,16 @@ from sklearn.metrics import get_scorer, get_scorer_names
 
 from suffice import files
 from suffice.report import folder as places
+from suffice.report.html import ShownPage
 from suffice.result import Record, Result, Status
-from suffice.rows.given import check_dask_frame
 from suffice.signals import TimeOver, time_limit
 from suffice.sklearn import SufficeSearchCV, coefficients
-from suffice.sklearn.measures import compared_measures
+from suffice.sklearn.measures import compared_measures, shown
 from suffice.tabular.entries import TableError, quoted
+from suffice.tabular.frames import table_for
 from suffice.tabular.model_file import SAVED, one_line, save, shortened
-from suffice.tabular.parts import AnyTable, check_settings, of_files, of_frame, on_cluster
-from suffice.tabular.predict import finished, unseen
+from suffice.tabular.parts import AnyTable, check_settings, of_files, on_cluster
+from suffice.tabular.predict import finished, predicted, unseen
 from suffice.tabular.problem import TableProblem, pose
 from suffice.tabular.reading import open_table, read
 from suffice.tabular.settings import MODELS, POSITIVE, AfterSearchError, Settings
@@ -53,7 +55,7 @@ REPORT_SECONDS = 2.0  # a report's models take no longer than the search, or tha
 GRACE = 0.4  # seconds for what follows a search that was interrupted
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class TunedTable:
     """What a run has found: the search, and what has been made of it so far."""
 
@@ -67,6 +69,8 @@ class TunedTable:
     seconds: float
     total_seconds: float = 0.0  # with the report
     page: Path | None = None
+    model: Any = None  # what is delivered: the pipeline, with the target's own labels and units
+    temporary: TemporaryDirectory[str] | None = None  # which ends with this
     test: dict[str, float] | None = None  # measures of the model on a table that it has not seen
     measures: dict[str, Any] | None = None  # of the folds' held-out rows: `suffice.sklearn.measures`
 
@@ -82,6 +86,37 @@ class TunedTable:
     def result(self) -> Result:
         """Of the search."""
         return self.search.result_
+
+    @property
+    def report(self) -> ShownPage | None:
+        """The report, if there is one: notebooks show it, and `save` writes it into a file."""
+        return None if self.page is None else ShownPage(self.page.read_text(encoding="utf-8"))
+
+    def predict(self, frame: Any) -> Any:
+        """What the model says of the rows of a DataFrame, with the columns and numbers of `suffice predict`, as a
+        pandas DataFrame; a warning tells of levels that are new."""
+        import pandas
+
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Found unknown categories")  # in other words
+            names, columns, notes = predicted(self.model, self.problem.recipe, table_for(self.problem.recipe, frame))
+        for note in notes:
+            if note not in self.notes:  # of how it is read
+                warnings.warn(note, stacklevel=2)
+        return pandas.DataFrame(dict(zip(names, columns, strict=True)), index=getattr(frame, "index", None))
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Everything, in a new folder, which `suffice predict` takes."""
+        copytree(self.folder, folder, ignore=ignore_patterns("lock"))
+
+    def __str__(self) -> str:
+        from suffice.tabular import live
+
+        return "\n".join([*map(live.noted, self.problem.notes), *live.conclude(self)])
+
+    def __repr__(self) -> str:
+        measured = "" if self.measures is None else f", {shown(self.measures['tuned'])}"
+        return f"<TunedTable of {self.problem.recipe.target!r}: {self.problem.model}{measured}>"
 
     def plain(self) -> dict[str, Any]:
         """For machines."""
@@ -145,6 +180,11 @@ class TunedTable:
 
     def how_to_load(self) -> list[str]:
         """How to predict with the model, as commands and code."""
+        if self.temporary is not None:
+            return [
+                "tuned.predict(frame)    # the result of tune_table",
+                "tuned.save('folder')    # for suffice predict",
+            ]
         y, times = self.problem.y, ""
         if self.problem.model == "cox":
             times = f" --times {np.median(y[y > 0.0]):g}"
@@ -278,23 +318,26 @@ def execute(
     callback: Callable[[Record], object] | None = None,
     stage: Callable[[str], object] = lambda what: None,
     began: float | None = None,
+    temporary: TemporaryDirectory[str] | None = None,
 ) -> TunedTable:
     """Search, fit and write everything down. What ends the search early is reported by `search.result_`. `began` is
-    when the clock of max_seconds started, by `time.monotonic()`; None: now."""
-    began = time.monotonic() if began is None else began
+    when the clock of max_seconds started, by `time.monotonic()`; None: now. `temporary` is the folder, if it is one."""
+    began = monotonic() if began is None else began
     until = began + (math.inf if settings.max_seconds is None else settings.max_seconds)
     held = None if settings.test is None else unseen(settings.test, settings.target, problem, settings.weights)
     places.write(folder / RECIPE, asdict(problem.recipe))
-    for_the_search = seconds_for_the_search(until - time.monotonic(), report=not settings.no_report)
+    for_the_search = seconds_for_the_search(until - monotonic(), report=not settings.no_report)
     search, caught = _searched(settings, problem, folder, for_the_search, jobs, callback)
-    seconds = time.monotonic() - began
+    seconds = monotonic() - began
     if search.result_.status in (Status.INTERRUPTED, Status.TERMINATED):
-        until = min(until, time.monotonic() + GRACE)
+        until = min(until, monotonic() + GRACE)
     model = finished(search.best_estimator_, problem)
     (file, types), failures = save(model, folder)
     told = [shortened(str(item.message)) for item in caught]  # levels that a fold has not seen are no worry
     notes = [*problem.notes, *dict.fromkeys(text for text in told if "unknown categories" not in text)]
-    outcome = TunedTable(problem, search, notes, folder, file, types, failures, seconds)
+    outcome = TunedTable(
+        problem, search, notes, folder, file, types, failures, seconds, model=model, temporary=temporary
+    )
     units: dict[str, Any] = {"inverse": np.exp if problem.log_target else None, "labels": problem.labels}  # its own
     outcome.attempt("measures", lambda: compared_measures(search.held_out_, search.baseline_, **units))
     try:
@@ -303,12 +346,12 @@ def execute(
                 outcome.notes += held[0]
                 outcome.attempt("test", lambda: held[1](model))
             if not settings.no_report:
-                most = min(time.monotonic() + max(seconds, REPORT_SECONDS), until)
+                most = min(monotonic() + max(seconds, REPORT_SECONDS), until)
                 outcome.attempt("page", lambda: _report(outcome, settings, units, most, stage))
     except TimeOver:
         again = f"`suffice resume {folder}` makes up for it"
         outcome.notes.append(f"no time was left for all that follows the search: {again}")
-    outcome.total_seconds = time.monotonic() - began
+    outcome.total_seconds = monotonic() - began
     return outcome
 
 
@@ -375,30 +418,3 @@ def write_page(folder: Path, data: Mapping[str, Any]) -> Path:
 
     files.replace_atomically(folder / PAGE, report.page(dict(data)).encode("utf-8"))
     return folder / PAGE
-
-
-def tune_frame(
-    frame: Any,
-    target: str,
-    out: str | os.PathLike[str],
-    *,
-    client: Any = None,
-    callback: Callable[[Record], object] | None = None,
-    **how: Any,
-) -> TunedTable:
-    """`suffice tune --cluster`, for a `dask.dataframe` whose rows live on the cluster of `client`, or of the current
-    `distributed.Client`.
-
-    `target` names the column to predict, `out` is the run's folder: journal, model and report are there, `suffice
-    predict` takes it, and the same call goes on where it was. `how` may be `task`, `model`, `cv`, `seed`, `drop`,
-    `keep`, `weights`, `log_target`, `positive`, `test`, `max_evaluations`, `max_seconds` and `no_report`, as on the
-    command line. The result has `result`, `plain()` and `model_file`.
-    """
-    check_dask_frame(frame)
-    client = import_module("distributed").get_client() if client is None else client
-    lists = {name: tuple(value) for name, value in how.items() if name in ("drop", "keep")}
-    settings = Settings(data="dask.dataframe", target=target, **{**how, **lists})
-    check_settings(settings)
-    problem, settings = load(settings, of_frame(frame, client))
-    claim(Path(out), settings)
-    return execute(settings, problem, Path(out), callback=callback)

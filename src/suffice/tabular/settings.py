@@ -6,6 +6,7 @@ A field with a help text is an option of the command line: it is declared here a
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
@@ -214,6 +215,24 @@ class Settings(ColumnSettings, FoldSettings, TargetSettings):
                 if self.groups is not None:
                     raise ValueError(f"--{name} does not go with --groups")
         _ = self.options
+
+    @classmethod
+    def asked(cls, data: str, target: str | None, time: str | None, options: Mapping[str, Any]) -> Settings:
+        """Settings as people give them; a target, or times until an event."""
+        if (target is None) == (time is None):
+            raise ValueError("give the column to predict, --target, or times until an event, --time with --event")
+        known = {item.name for item in fields(cls) if "help" in item.metadata}
+        for name in options.keys() - known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
+            raise TypeError(f"there is no option {name!r}: {hint}")
+        given = {name: value for name, value in options.items() if value is not None}
+        for name in ("drop", "keep", "categorical"):
+            if name in given:
+                given[name] = (given[name],) if isinstance(given[name], str) else tuple(given[name])
+        if time is not None and given.get("model", "auto") == "auto":
+            given["model"] = "cox"
+        return cls(data=data, target=target or time or "", **given)
 
     @property
     def table(self) -> str:
