@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import copy
 import csv
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, cast
@@ -155,14 +156,16 @@ def predicted(
     X = _frame_for(model, table)
     notes = [*table.notes, *_new_levels(model, X, recipe.categorical)]
     survives = getattr(fitted_inside(model)[-1], "family", None) == "cox"
-    names = ["log hazard" if survives else f"predicted {recipe.target}"]
-    columns = [np.asarray(model.predict(X))]
-    if len(times):
-        names += [f"survival at {plain(time)}" for time in times]
-        columns += list(_survival(model, X, times, recipe.target, survives).T)
-    if hasattr(model, "predict_proba"):
-        names += [f"probability of {plain(label)}" for label in model.classes_]
-        columns += list(model.predict_proba(X).T)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Found unknown categories")  # which the notes tell
+        names = ["log hazard" if survives else f"predicted {recipe.target}"]
+        columns = [np.asarray(model.predict(X))]
+        if len(times):
+            names += [f"survival at {plain(time)}" for time in times]
+            columns += list(_survival(model, X, times, recipe.target, survives).T)
+        if hasattr(model, "predict_proba"):
+            names += [f"probability of {plain(label)}" for label in model.classes_]
+            columns += list(model.predict_proba(X).T)
     return names, columns, notes
 
 

@@ -97,9 +97,7 @@ class TunedTable:
         pandas DataFrame; a warning tells of levels that are new."""
         import pandas
 
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Found unknown categories")  # in other words
-            names, columns, notes = predicted(self.model, self.problem.recipe, table_for(self.problem.recipe, frame))
+        names, columns, notes = predicted(self.model, self.problem.recipe, table_for(self.problem.recipe, frame))
         for note in notes:
             if note not in self.notes:  # of how it is read
                 warnings.warn(note, stacklevel=2)
