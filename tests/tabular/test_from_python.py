@@ -121,6 +121,9 @@ def test_times_until_an_event():
     frame = FRAME.assign(months=np.exp(-FRAME["y"]), died=rng.random(N) > 0.3)
     tuned = suffice.tune_table(frame, time="months", event="died", drop=["y", "when"], **SMALL)
     assert tuned.problem.model == "cox"
+    found = tuned.predict(frame, times=[0.5, 1.0])
+    assert [*found.columns] == ["log hazard", "survival at 0.5", "survival at 1"]
+    assert (found["survival at 1"] <= found["survival at 0.5"]).all()
 
 
 def test_new_rows_are_checked_and_new_levels_told():

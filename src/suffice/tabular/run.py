@@ -18,7 +18,7 @@ import difflib
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b, file_digest
@@ -39,6 +39,7 @@ from suffice.result import Record, Result, Status
 from suffice.signals import TimeOver, time_limit
 from suffice.sklearn import SufficeSearchCV, coefficients
 from suffice.sklearn.measures import compared_measures, shown
+from suffice.sklearn.survival import checked_times
 from suffice.tabular.entries import TableError, quoted
 from suffice.tabular.frames import table_for
 from suffice.tabular.model_file import SAVED, one_line, save, shortened
@@ -92,12 +93,14 @@ class TunedTable:
         """The report, if there is one: notebooks show it, and `save` writes it into a file."""
         return None if self.page is None else ShownPage(self.page.read_text(encoding="utf-8"))
 
-    def predict(self, frame: Any) -> Any:
+    def predict(self, frame: Any, times: Sequence[float] = ()) -> Any:
         """What the model says of the rows of a DataFrame, with the columns and numbers of `suffice predict`, as a
-        pandas DataFrame; a warning tells of levels that are new."""
+        pandas DataFrame; of Cox's model the probabilities of no event until `times`, too. A warning tells of levels
+        that are new."""
         import pandas
 
-        names, columns, notes = predicted(self.model, self.problem.recipe, table_for(self.problem.recipe, frame))
+        recipe, at = self.problem.recipe, [float(time) for time in checked_times(times)] if len(times) else ()
+        names, columns, notes = predicted(self.model, recipe, table_for(recipe, frame), at)
         for note in notes:
             if note not in self.notes:  # of how it is read
                 warnings.warn(note, stacklevel=2)
