@@ -51,6 +51,7 @@ import scipy.sparse as sp
 from suffice.arrays import EPS, Array, norm
 from suffice.lazy import cached_property
 from suffice.models.margin_losses import LARGEST, slope_and_bend, slope_size
+from suffice.penalties.prox import soft
 from suffice.prove.factor import Indices, ProvenFactor, Variables
 from suffice.prove.verified_rows import MarginRows, entry_gammas
 from suffice.rows.design import OF_FACTORS, Design
@@ -299,18 +300,10 @@ class Left:
         doubt = gamma(2 * size + 40) * (rest + (self.l2 + np.abs(self.more_l2)) * np.abs(N))
         return np.asarray(whole + doubt + 1e-200)
 
-    def solve(self, R: Array, masks: Array) -> Array:
-        """n_g with H_g n_g near r_g, on its support, without proof."""
-        if masks.all():
-            return self._by_downdates(R)
-        N = np.zeros_like(R)
-        for g in range(R.shape[1]):
-            free = np.flatnonzero(masks[:, g])
-            try:
-                N[free, g] = np.linalg.solve(self.dense(g)[np.ix_(free, free)], R[free, g])
-            except np.linalg.LinAlgError:
-                N[free, g] = math.nan
-        return N
+    def gradient(self, known: Gradients, there: Array) -> Array:
+        """That of the smooth part, penalties included, on these columns."""
+        pulls = np.vstack([known.pulls[self.on.columns], known.sums[None][: int(self.on.model.intercept)]])
+        return np.asarray(pulls * self.on.factor.scale[:, None] + self.l2 * there)
 
     def dense(self, g: int) -> Array:
         """H_g."""
@@ -318,7 +311,8 @@ class Left:
         part = np.sqrt(self.C[rows])[:, None] * self.taken[rows]
         return np.asarray(self.on.H - part.T @ part + np.diag(self.more_l2[:, g]))
 
-    def _by_downdates(self, R: Array) -> Array:
+    def solve(self, R: Array) -> Array:
+        """Vectors that H_g takes near R, but for how l2 changes."""
         Z, white = self.on.factor.Z, self.on.white[self.groups.rows]
         V = Z.T @ R
         along = np.einsum("ij,ji->i", white, V[:, self.groups.which])
@@ -418,71 +412,59 @@ def _size(v: Array) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Shown:
-    """What is proven of groups: the minimiser on its support is z + h, ||h - n||_{H_g(z)} <= epsilon; infinite where
-    nothing is. `kept`: whether signs and zeros are proven, too. `slack` is epsilon in norms by H^-1."""
+    """What is proven of groups at p = z + n: the minimiser w* has ||w* - p|| <= epsilon, infinite where nothing is, and
+    `slack` is that in norms by H^-1. `zero`: which columns beside these may not stay zero (d x G)."""
 
-    n: Array
-    epsilon: Array
+    p: Array
     slack: Array
-    kept: Array
-    zero: Array  # d x G: which columns outside the support are not proven to be zero
+    zero: Array
+
+    @property
+    def kept(self) -> Any:
+        return np.isfinite(self.slack) & ~self.zero.any(axis=0)
 
 
-def shown(left: Left, known: Gradients, point: Array, masks: Array, sigma: Array) -> Shown:
-    """The step from z = w + point on the supports `masks`, with signs `sigma`, and what it proves."""
-    on, groups = left.on, left.groups
-    factor, scale, model = on.factor, on.factor.scale[:, None], on.model
-    l2, there, some = left.l2, on.variables[:, None] + point, slice(int(model.intercept))
-    raw = np.vstack([known.pulls[on.columns], known.sums[None][some]]) * scale + l2 * there
+def shown(left: Left, known: Gradients, there: Array, n: Array) -> Shown:
+    """What is proven at `there` + n, by gradients at z, which is `there`."""
+    on, groups, p = left.on, left.groups, there + n
+    factor, scale, model, some = on.factor, on.factor.scale[:, None], on.model, slice(int(on.model.intercept))
+    raw = left.gradient(known, there)
     error = np.vstack([known.of_pulls[on.columns], known.of_sums[None][some]]) * scale
-    error = error + 4.0 * EPS * (np.abs(raw) + l2 * np.abs(there) + left.l1)
-    u = np.where(masks, raw + left.l1 * sigma, 0.0)
-    n = -left.solve(u, masks)
-    for _ in range(CORRECTIONS):
-        n = n - left.solve(np.where(masks, u + left.product(n), 0.0), masks)
-    n = np.where(np.isfinite(n).all(axis=0), n, 0.0)
-
-    # ||u + H_g n|| and ||n||, by H_g
-    image, of_image = left.product(n), left.product_error(n)
-    rest = np.where(masks, u + image, 0.0)
-    of_rest = np.where(masks, error + of_image + 4.0 * EPS * (np.abs(u) + np.abs(image)), 0.0)
-    beta = known.alpha + known.own
-    grow = np.exp(0.5 * beta)
-    longer = left.omega * grow
+    error = error + 4.0 * EPS * (np.abs(raw) + left.l2 * np.abs(there) + left.l1)
     with np.errstate(over="ignore", invalid="ignore"):
-        residual = factor.norms_of(rest, of_rest) * on.up * longer + known.of_margins
+        image, of_image = left.product(n), left.product_error(n)
+        slope = raw + image
+        error = error + of_image + 4.0 * EPS * (np.abs(raw) + np.abs(image))
+        v = np.where(p != 0.0, slope + left.l1 * np.sign(p), soft(slope, left.l1))
+
+        # ||v|| and ||n||, by H_g
+        beta = known.alpha + known.own
+        grow = np.exp(0.5 * beta)
+        longer = left.omega * grow
+        residual = factor.norms_of(v, error) * on.up * longer + known.of_margins
         square = np.einsum("ij,ij->j", n, image) + np.einsum("ij,ij->j", np.abs(n), of_image)
         square += gamma(len(n) + 8) * np.einsum("ij,ij->j", np.abs(n), np.abs(image))
         moved = np.sqrt(np.maximum(square, 0.0)) * (1.0 + 8.0 * EPS)
         chord = grow * np.expm1(beta) * moved
-        residual = (residual + chord) * (1.0 + 16.0 * EPS)
-        decrement = grow * moved + residual
         kappa = float(model.loss.third) * longer * _farthest(left)
+        a = kappa * grow * moved * (1.0 + 8.0 * EPS)
+        a = np.where(a < 1.0, a, math.nan)
+        remainder = grow * moved * a * (0.5 + a * (1.0 + a) / 6.0)
+        longer, kappa = longer * np.exp(0.5 * a), kappa * np.exp(0.5 * a)
+        decrement = (residual + chord + remainder) * np.exp(0.5 * a) * (1.0 + 16.0 * EPS)
         product = kappa * decrement
-        near = np.where(product < LARGEST_PRODUCT, product, math.nan)
-        rho = np.where(kappa > 0.0, -np.log1p(-near) / np.maximum(kappa, 1e-300), decrement) * (1.0 + 16.0 * EPS)
-        a = kappa * rho * (1.0 + 8.0 * EPS)
-        remainder = rho * a * (0.5 + a * (1.0 + a) / 6.0)
-        epsilon = (residual + remainder) * (1.0 + 16.0 * EPS)
-    epsilon = np.where(np.isfinite(epsilon) & (beta < 1.0), epsilon, math.inf)
-    slack = epsilon * longer
-
-    # Signs on the supports, zeros beside them
-    with np.errstate(invalid="ignore"):
-        signed = left.l1 > 0.0
-        doubt = 4.0 * EPS * (np.abs(there) + np.abs(n)) + TINY
-        keeps = ~(masks & signed) | (sigma * (there + n) - doubt > slack * on.singles[:, None])
-        far = (epsilon + remainder + chord) * grow * (1.0 + gamma(len(on.at.m) + 16))
-    roots = np.sqrt(np.diag(on.H))[:, None] * (1.0 + 1e-8)
-    inside = ~masks & (np.abs(raw + image) + error + of_image + far * roots >= left.l1 * (1.0 - 4.0 * EPS))
+        product = np.where(product < LARGEST_PRODUCT, product, math.nan)
+        rho = np.where(product > 0.0, -np.log1p(-product) / np.maximum(kappa, 1e-300), decrement)
+        slack = rho * longer * (1.0 + 32.0 * EPS)
+        slack = np.where(np.isfinite(slack) & (beta < 1.0), slack, math.inf)
+        far = (rho * np.exp(product + a) + chord + remainder) * grow * (1.0 + gamma(len(on.at.m) + 32))
     doubtful = np.zeros(known.pulls.shape, dtype=np.bool_)
-    doubtful[on.columns] = inside[on.weights]
     outside = np.setdiff1d(np.arange(len(doubtful)), on.columns)
-    for first in range(0, len(outside), max(NUMBERS // max(len(on.at.m), len(groups)), 1)):
-        columns = outside[first : first + max(NUMBERS // max(len(on.at.m), len(groups)), 1)]
-        doubtful[columns] = _pulled(left, known, n, columns, far)
-    kept = keeps.all(axis=0) & ~doubtful.any(axis=0) & np.isfinite(epsilon)
-    return Shown(n, epsilon, slack, kept, doubtful)
+    most = max(NUMBERS // max(len(on.at.m), len(groups)), 1)
+    for first in range(0, len(outside), most):
+        columns = outside[first : first + most]
+        doubtful[columns] = _pulled(left, known, n, columns, np.where(np.isfinite(slack), far, 0.0))
+    return Shown(p, slack, doubtful)
 
 
 def _farthest(left: Left) -> Array:
@@ -576,17 +558,21 @@ class _Found:
         self.b, self.slack = np.full(len(groups), b), np.full(len(groups), math.inf)
         self.place, self.on = np.zeros(len(groups), dtype=np.intp), list[OnColumns]()
 
-    def take(self, these: Indices, left: Left, point: Array, found: Shown) -> None:
+    def take(self, these: Indices, on: OnColumns, found: Shown) -> None:
         """What is proven, where it is sharper than before."""
-        on = left.on
         if on not in self.on:
             self.on.append(on)
-        better = found.kept & (found.slack < self.slack[these])
-        g, there = these[better], (on.variables[:, None] + point + found.n)[:, better] * on.factor.scale[:, None]
+        better = np.where(found.kept, found.slack < self.slack[these], ~self.proven[these])
+        g, there = these[better], found.p[:, better] * on.factor.scale[:, None]
         self.weights[:, g] = 0.0
         self.weights[np.ix_(on.columns, g)] = there[on.weights]
         self.b[g] = there[-1] if self.model.intercept else 0.0
-        self.slack[g], self.place[g] = found.slack[better], self.on.index(on)
+        self.slack[g] = np.where(found.kept, found.slack, math.inf)[better]
+        self.place[g] = self.on.index(on)
+
+    @property
+    def proven(self) -> Any:
+        return np.isfinite(self.slack)
 
     def off(self) -> Array:
         """How far margins of rows that are left out may be off, the farthest of every group."""
@@ -615,23 +601,18 @@ def leave_out(
         if on is None:
             return found.whole()
         doubtful = np.zeros(len(w), dtype=np.bool_)
-        for these in _parts(groups, len(w)):
-            left = Left.of(on, groups.taken(these))
-            size = len(on.factor), len(these)
-            point, sigma = np.zeros(size), np.broadcast_to(np.sign(on.variables)[:, None], size)
-            first = shown(left, Gradients.at_w(left), point, np.ones(size, dtype=np.bool_), sigma)
-            found.take(these, left, point, first)
-            doubtful |= first.zero.any(axis=1)
-        _nearer(found, on, within)
+        for part in _parts(groups, len(w)):
+            doubtful |= _stepped(found, on, part)
         for _ in range(KINKS):
-            rest = np.flatnonzero(~np.isfinite(found.slack))
-            if len(rest) == 0:
+            rest = np.flatnonzero(~found.proven)
+            if doubtful.any():
+                on = OnColumns.of(model, at, np.union1d(on.columns, np.flatnonzero(doubtful)))
+            if on is None or len(rest) == 0:
                 break
-            on = OnColumns.of(model, at, np.union1d(on.columns, np.flatnonzero(doubtful)))
-            if on is None:
-                break
-            for these in _parts(groups.taken(rest), max(len(w), len(at.m))):
-                doubtful |= _around_kinks(found, on, rest[these])
+            doubtful[:] = False
+            for part in _parts(groups.taken(rest), max(len(w), len(at.m))):
+                doubtful |= _moved(found, on, rest[part])
+        _nearer(found, within)
     return found.whole()
 
 
@@ -641,52 +622,51 @@ def _parts(groups: Groups, size: int) -> list[Indices]:
     return [np.arange(first, min(first + most, len(groups))) for first in range(0, len(groups), most)]
 
 
-def _nearer(found: _Found, on: OnColumns, within: float) -> None:
+def _stepped(found: _Found, on: OnColumns, these: Indices) -> Any:
+    """A step from w for each of these groups, and what it proves; columns in doubt for any of them."""
+    left = Left.of(on, found.groups.taken(these))
+    known, there = Gradients.at_w(left), np.repeat(on.variables[:, None], len(these), axis=1)
+    proof = shown(left, known, there, stepped(left, known, there))
+    found.take(these, on, proof)
+    return proof.zero.any(axis=1)
+
+
+def _moved(found: _Found, on: OnColumns, these: Indices) -> Any:
+    """The same from where these groups are."""
+    left = Left.of(on, found.groups.taken(these))
+    there = np.vstack([found.weights[on.columns][:, these], found.b[None, these]])[: len(on.factor)]
+    there = there / on.factor.scale[:, None]
+    known = Gradients.at(left, there - on.variables[:, None])
+    proof = shown(left, known, there, stepped(left, known, there))
+    found.take(these, on, proof)
+    return proof.zero.any(axis=1)
+
+
+def _nearer(found: _Found, within: float) -> None:
     """Further gradients for groups that are proven, but not to `within`."""
     for _ in range(PASSES):
         off = found.off()
-        wide = np.flatnonzero((off > within) & np.isfinite(off))
-        for part in _parts(found.groups.taken(wide), len(on.at.m)):
-            these = wide[part]
-            left = Left.of(on, found.groups.taken(these))
-            there = np.vstack([found.weights[on.columns][:, these], found.b[None, these]])[: len(on.factor)]
-            point = there / on.factor.scale[:, None] - on.variables[:, None]
-            masks, sigma = np.ones(point.shape, dtype=np.bool_), np.sign(there)
-            found.take(these, left, point, shown(left, Gradients.at(left, point), point, masks, sigma))
+        wide = np.flatnonzero((off > within) & found.proven)
+        for k, on in enumerate(found.on):
+            here = wide[found.place[wide] == k]
+            for part in _parts(found.groups.taken(here), len(on.at.m)):
+                _moved(found, on, here[part])
         if not (found.off()[wide] < WORTH * off[wide]).any():
             break
 
 
-def _around_kinks(found: _Found, on: OnColumns, these: Indices) -> Any:
-    """Groups whose supports are others than that of all rows; which columns outside `on` are in doubt for any."""
-    doubtful = np.zeros(len(on.at.w), dtype=np.bool_)
-    left = Left.of(on, found.groups.taken(these))
-    known, point = Gradients.at_w(left), np.zeros((len(on.factor), len(these)))
-    for _ in range(PASSES):
-        there = _least(left, known, on.variables[:, None] + point)
-        point, sigma = there - on.variables[:, None], np.sign(there)
-        known = Gradients.at(left, point)
-        proof = shown(left, known, point, (there != 0.0) | (left.l1 == 0.0), sigma)
-        found.take(these, left, point, proof)
-        doubtful = proof.zero.any(axis=1)
-        rest = np.flatnonzero(~proof.kept)
-        if len(rest) == 0:
-            break
-        these, point, known = these[rest], point[:, rest], known.taken(rest)
-        left = Left.of(on, found.groups.taken(these))
-    return doubtful
-
-
-def _least(left: Left, known: Gradients, there: Array) -> Array:
-    """Where the quadratic model of every group at `there` is least, without proof; where that fails, `there`."""
-    on, reached = left.on, there.copy()
-    gradient = np.vstack([known.pulls[on.columns], known.sums[None][: int(on.model.intercept)]])
-    gradient = gradient * on.factor.scale[:, None] + left.l2 * there
-    for g in range(there.shape[1]):
+def stepped(left: Left, known: Gradients, there: Array) -> Array:
+    """To where the quadratic model of every group at `there` is least, without proof."""
+    gradient, signs = left.gradient(known, there), np.sign(there)
+    n = -left.solve(gradient + left.l1 * signs)
+    for _ in range(CORRECTIONS):
+        n = n - left.solve(gradient + left.product(n) + left.l1 * signs)
+    kept = np.isfinite(n) & ((signs * (there + n) > 0.0) | (left.l1 == 0.0))
+    for g in np.flatnonzero(~kept.all(axis=0)).tolist():
         v, l1, slope = there[:, g], left.l1[:, g], gradient[:, g]
         goal = GOAL * float(l1.max()) + 8.0 * EPS * norm(np.abs(slope) + l1)
         try:
-            reached[:, g] = from_face_to_face(v, Matrix(left.dense(g)), slope, v, l1, goal)
+            n[:, g] = from_face_to_face(v, Matrix(left.dense(g)), slope, v, l1, goal) - v
         except NoFactorError:
-            continue
-    return np.where(np.isfinite(reached).all(axis=0), reached, there)
+            n[:, g] = math.nan
+    return np.where(np.isfinite(n).all(axis=0), n, 0.0)
