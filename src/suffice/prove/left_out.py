@@ -190,7 +190,7 @@ def shown(left: Left, known: Gradients, there: Array, n: Array) -> Shown:
         decrement = (residual + chord + remainder) * np.exp(0.5 * a) * (1.0 + 16.0 * EPS)
         product = kappa * decrement
         product = np.where(product < LARGEST_PRODUCT, product, math.nan)
-        rho = np.where(product > 0.0, -np.log1p(-product) / np.maximum(kappa, 1e-300), decrement)
+        rho = np.where(kappa > 0.0, -np.log1p(-product) / np.maximum(kappa, 1e-300), decrement)
         slack = rho * longer * (1.0 + 32.0 * EPS)
         slack = np.where(np.isfinite(slack) & (beta < 1.0), slack, math.inf)
         far = rho * np.exp(kappa * rho + 0.5 * a) + chord + remainder + known.of_margins
