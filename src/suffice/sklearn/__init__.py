@@ -9,6 +9,7 @@
     _sketch, _starting_points          where to begin
     _penalty_search, _recorded         the search, its notes and its end
     _final_fit                         the final model, and what else is left behind
+    left_out                           models without a row, or a group of rows
     report, _report_data, _page, measures             what people read of it
 """
 
