@@ -87,3 +87,58 @@ def _polished(v: Any, A: Any, y: Any, a: Any, l1: Any, l2: Any, o: Any, free: An
         if size <= SETTLED * (1.0 + float(np.abs(v).max(initial=0.0))):
             return True
     return False
+
+
+TROUBLES = ("plain", "duplicate", "leverage", "constant", "collinear", "sparse", "one-hot")
+
+
+def hostile(rng: np.random.Generator) -> tuple[Any, ...]:
+    """A problem made to break proofs: rows twice or with a leverage near 1, columns that are constant but for a row or
+    nearly alike, units far apart, weights of 0, classes that are separable, no l2."""
+    kind, n, p = str(rng.choice(list(SLOPES))), int(rng.integers(4, 40)), int(rng.integers(1, 12))
+    X = rng.standard_normal((n, p)) * 10.0 ** rng.uniform(-3, 3, p if rng.random() < 0.3 else 1)
+    for trouble in rng.choice(TROUBLES, 2):
+        if trouble == "duplicate":
+            X[rng.integers(n)] = X[rng.integers(n)]
+            if rng.random() < 0.3:
+                X[n // 2 : 2 * (n // 2)] = X[: n // 2]
+        elif trouble == "leverage":
+            X[rng.integers(n)] *= 10.0 ** rng.uniform(0, 4)
+        elif trouble == "constant":
+            column = int(rng.integers(p))
+            X[:, column] = 0.0
+            X[rng.integers(n), column] = 1.0
+        elif trouble == "collinear" and p > 1:
+            X[:, 0] = X[:, 1] * (1.0 + 1e-8 * rng.standard_normal(n) * (rng.random() < 0.5))
+        elif trouble == "sparse":
+            X *= rng.random(X.shape) < 0.3
+        elif trouble == "one-hot":
+            X = np.eye(p)[rng.integers(0, p, n)]
+    m = X @ (rng.standard_normal(p) * 10.0 ** rng.uniform(-1, 1) / (np.abs(X).max(axis=0) + 1e-3))
+    y = _targets(kind, m, rng)
+    a = np.ones(n) if rng.random() < 0.6 else rng.integers(0, 4, n).astype(float)
+    if a.sum() == 0.0 or (kind == "logistic" and len(np.unique(y[a > 0.0])) < 2):
+        a = np.ones(n)
+    unit = float(np.mean(np.sum(X**2, axis=1))) / p + 1e-12
+    l1 = np.full(p, 0.0 if rng.random() < 0.2 else 10.0 ** rng.uniform(-4, -0.3) * np.sqrt(unit))
+    l2 = np.full(p, 0.0 if rng.random() < 0.25 else 10.0 ** rng.uniform(-6, 0) * unit)
+    offset = rng.standard_normal(n) if rng.random() < 0.2 else np.zeros(n)
+    return kind, X, y, a / a.sum(), l1, l2, bool(rng.random() < 0.7), offset
+
+
+def _targets(kind: str, m: Any, rng: np.random.Generator) -> Any:
+    n = len(m)
+    if kind == "squares":
+        return m + rng.standard_normal(n) * 10.0 ** rng.uniform(-4, 1)
+    if kind == "logistic":
+        y = np.where(m + rng.logistic(size=n) * (rng.random() < 0.7) > 0.0, 1.0, -1.0)
+        if (y == y[0]).all():
+            y[rng.integers(n)] *= -1.0
+        return y
+    mean = np.exp(np.clip(m, -5.0, 5.0))
+    y = rng.poisson(mean).astype(float) if kind == "poisson" else rng.gamma(1.0, mean) + 1e-3
+    if kind == "tweedie":
+        y = y * (rng.random(n) < 0.7)
+    if not (y > 0.0).any():
+        y[0] = 1.0
+    return y

@@ -56,7 +56,7 @@ from suffice.solvers.quadratic import Matrix, NoFactorError
 
 LARGEST_PRODUCT = 0.5  # q: beyond, nothing is claimed
 CORRECTIONS = 2  # of a step, whose model leaves out how l2 changes
-PASSES = 4  # gradients for what is proven, but not to what is wanted
+PASSES = 12  # gradients for what is proven, but not to what is wanted
 ROUNDS = 6  # gradients for what is not proven; in each columns may join
 NUMBERS = 1 << 22  # of rows times groups at a time
 GOAL = 1e-10  # of l1: how far from optimal a quadratic model may be left
