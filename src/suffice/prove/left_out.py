@@ -329,7 +329,7 @@ def leave_out(model: WholeModel, w: Array, b: float, groups: Groups, within: flo
     """The models without each of the groups, from w and b near the minimiser of all rows: margins of the rows that are
     left out to `within`, where that takes a few gradients, and as they come otherwise."""
     found = _Found(model, w, b, groups)
-    with np.errstate(over="ignore", under="ignore"):
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # NaN proves nothing
         at = AtPoint.of(model, w, b)
         support = np.flatnonzero((w != 0.0) | (model.l1 == 0.0))
         if at is None or len(groups) == 0:
