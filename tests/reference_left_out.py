@@ -12,11 +12,17 @@ from typing import Any
 
 import numpy as np
 
+import suffice
+from suffice import terms
 from suffice.models.families import GAMMA, POISSON, Tweedie
+from suffice.models.intercept import Intercepted
+from suffice.models.linear import LinearModel
 from suffice.models.margin_losses import LOGISTIC, SQUARED
+from suffice.rows.design import Design
+from suffice.solvers.problem import Composite
 
 LONG = np.longdouble
-SLOPES = {
+SLOPES: dict[str, Any] = {
     "squares": (SQUARED, lambda m, y: (m - y, np.ones_like(m))),
     "logistic": (LOGISTIC, lambda m, y: (-y / (1 + np.exp(y * m)), 1 / ((1 + np.exp(m)) * (1 + np.exp(-m))))),
     "poisson": (POISSON, lambda m, y: (np.exp(m) - y, np.exp(m))),
@@ -87,6 +93,17 @@ def _polished(v: Any, A: Any, y: Any, a: Any, l1: Any, l2: Any, o: Any, free: An
         if size <= SETTLED * (1.0 + float(np.abs(v).max(initial=0.0))):
             return True
     return False
+
+
+def solved_whole(problem: tuple[Any, ...]) -> tuple[Any, float]:
+    """Weights and the intercept of all rows, by the package's own solver."""
+    kind, X, y, a, l1, l2, intercept, offset = problem
+    design, given = Design(X, a), offset if offset.any() else None
+    model: Any = (Intercepted if intercept else LinearModel)(design, y, SLOPES[kind][0], float(l2[0]), given)
+    penalty = terms.L1(float(l1[0])) if l1[0] > 0.0 else terms.Zero()
+    whole = Composite(model, penalty, mu=float(l2[0]), L=model.L, size=X.shape[1])
+    w = suffice.solve(whole, within=1e-9, max_steps=300).x
+    return w, float(np.ravel(model.shift(model.image(w))[0])[0]) if intercept else 0.0
 
 
 TROUBLES = ("plain", "duplicate", "leverage", "constant", "collinear", "sparse", "one-hot")

@@ -6,15 +6,10 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-import suffice
-from suffice import terms
-from suffice.models.intercept import Intercepted
-from suffice.models.linear import LinearModel
 from suffice.prove.downdated import Groups, WholeModel
 from suffice.prove.left_out import leave_out
 from suffice.rows.design import Design
-from suffice.solvers.problem import Composite
-from tests.reference_left_out import SLOPES, hostile, refitted
+from tests.reference_left_out import SLOPES, hostile, refitted, solved_whole
 
 
 def left_out(problem, groups, share=None, scales=None, within=np.inf, sparse=False):
@@ -22,11 +17,7 @@ def left_out(problem, groups, share=None, scales=None, within=np.inf, sparse=Fal
     kind, X, y, a, l1, l2, intercept, offset = problem
     loss, given = SLOPES[kind][0], offset if offset.any() else None
     design = Design(sp.csr_array(X) if sparse else X, a)
-    model = (Intercepted if intercept else LinearModel)(design, y, loss, float(l2[0]), given)
-    penalty = terms.L1(float(l1[0])) if l1[0] > 0.0 else terms.Zero()
-    whole = Composite(model, penalty, mu=float(l2[0]), L=model.L, size=X.shape[1])
-    w = suffice.solve(whole, within=1e-9, max_steps=300).x
-    b = float(np.ravel(model.shift(model.image(w))[0])[0]) if intercept else 0.0
+    w, b = solved_whole(problem)
     share = np.array([1.0 - a[rows].sum() for rows in groups]) if share is None else share
     parts = Groups.of(groups, share, scales)
     return leave_out(WholeModel(design, y, loss, l1, l2, intercept, given), w, b, parts, within)

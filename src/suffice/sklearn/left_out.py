@@ -11,7 +11,7 @@ other model, is fitted anew, from the weights of all rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -175,7 +175,7 @@ class LeftOutTask:
                 continue
             refits += 1
             with suppress(ValueError):  # one class is left, or there is no finite intercept
-                margin[rows], error[rows] = self._refitted(rows, warm, scoring)
+                margin[rows], error[rows] = self.refitted(rows, warm, scoring)
             if not np.isfinite(error[rows]).all():
                 open_.append(label)
         return self._told(whole, margin, error, scoring, tuple(open_), refits, models)
@@ -183,7 +183,7 @@ class LeftOutTask:
     def _downdated(self, whole: Split) -> tuple[WholeModel, Array, float, Groups] | None:
         """The model of all rows as `suffice.prove.left_out` takes it, with its weights, intercept and groups; None
         where it is another kind of model."""
-        fold, weights = whole.model, self.data.weight
+        fold = whole.model
         if not isinstance(fold, LinearFold) or type(fold.learner) is not OneMargin or fold.design.rows.dear:
             return None
         plain = conforms(fold.psi, Bending) and not np.any(fold.structure.positive)
@@ -192,10 +192,8 @@ class LeftOutTask:
         scales = self._scales(whole)
         if scales is None:
             return None
-        s = self.adapter.weights(whole.estimator, self.data.y, weights, whole.classes)
+        solution, s = self.fitted(whole), self._weights(whole)
         l1, l2 = self.penalties(s)
-        problem = fold.at(l1=l1, l2=l2)
-        solution = solved(problem, whole.solver, ACCURACY)
         b = float(fold.learner.intercept(fold.unpenalised, solution.x)) if fold.minimised_out else 0.0
         a, y = np.asarray(fold.design.weights), np.asarray(fold.y)
         share = np.array([1.0 - float(a[rows].sum()) for rows in self.groups])
@@ -206,6 +204,19 @@ class LeftOutTask:
             fold.design, y, fold.psi, fold.of_weights(l1), fold.of_weights(l2), fold.kind == "free", fold.offset
         )
         return model, solution.x, b, Groups.of(self.groups, share, scales if len(scales) else None)
+
+    def fitted(self, whole: Split) -> Solution:
+        """Weights of all rows."""
+        l1, l2 = self.penalties(self._weights(whole))
+        return solved(whole.model.at(l1=l1, l2=l2), whole.solver, ACCURACY)
+
+    def taken(self, these: Iterable[int]) -> LeftOutTask:
+        """The same for some of the groups."""
+        groups, labels = zip(*((self.groups[g], self.labels[g]) for g in these), strict=True)
+        return replace(self, groups=groups, labels=labels)
+
+    def _weights(self, whole: Split) -> Array:
+        return np.asarray(self.adapter.weights(whole.estimator, self.data.y, self.data.weight, whole.classes))
 
     def _of_sums(self, s: Array, l1: Any, l2: Any) -> Array:
         """Penalties of fits without each group over those of all rows."""
@@ -246,7 +257,7 @@ class LeftOutTask:
         scales: Array = np.where(bare, 1.0, np.sqrt(found)) / scaler.scale_
         return scales
 
-    def _refitted(self, rows: Array, warm: Array | None, scoring: str) -> tuple[Array, Array]:
+    def refitted(self, rows: Array, warm: Array | None, scoring: str) -> tuple[Array, Array]:
         """Margins of the rows by the model of all others, and how far they may be off."""
         train = np.setdiff1d(np.arange(len(self.data.y)), rows)
         split = self.data.split(train, rows, "the data without a group")
