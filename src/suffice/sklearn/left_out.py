@@ -23,6 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import _check_sample_weight
 
 from suffice.arrays import EPS, Array
+from suffice.lazy import cached_property
 from suffice.models.margin_losses import Bending
 from suffice.protocols import conforms
 from suffice.prove.downdated import Groups, WholeModel
@@ -153,6 +154,20 @@ class LeftOutTask:
         y = y if is_classifier(estimator) else np.asarray(y, dtype=np.float64)
         return cls(SearchData(clone(estimator), X, y, weight), adapter, penalties, tuple(parts), tuple(labels))
 
+    @cached_property
+    def which(self) -> Any:
+        """The group of every row, -1 for rows of none."""
+        found = np.full(len(self.data.y), -1)
+        for g, rows in enumerate(self.groups):
+            found[rows] = g
+        return found
+
+    def sums(self, values: Any) -> Array:
+        """Of every group, over its rows."""
+        inside = self.which >= 0
+        found: Array = np.bincount(self.which[inside], np.asarray(values, dtype=np.float64)[inside], len(self.groups))
+        return found
+
     def left_out(self, within: float, scoring: str) -> LeftOutRows:
         whole = self.data.whole()
         count = len(self.data.y)
@@ -170,14 +185,12 @@ class LeftOutTask:
             error[parts.rows] = off + 4.0 * EPS * (np.abs(m) + abs(shift))
         open_, refits = [], 0
         warm = None if fast is None else fast[1]
-        for rows, label in zip(self.groups, self.labels, strict=True):
-            if np.isfinite(error[rows]).all():
-                continue
-            refits += 1
+        for g in np.flatnonzero(self.sums(~np.isfinite(error)) > 0.0).tolist():
+            refits, rows = refits + 1, self.groups[g]
             with suppress(ValueError):  # one class is left, or there is no finite intercept
                 margin[rows], error[rows] = self.refitted(rows, warm, scoring)
             if not np.isfinite(error[rows]).all():
-                open_.append(label)
+                open_.append(self.labels[g])
         return self._told(whole, margin, error, scoring, tuple(open_), refits, models)
 
     def _downdated(self, whole: Split) -> tuple[WholeModel, Array, float, Groups] | None:
@@ -196,7 +209,7 @@ class LeftOutTask:
         l1, l2 = self.penalties(s)
         b = float(fold.learner.intercept(fold.unpenalised, solution.x)) if fold.minimised_out else 0.0
         a, y = np.asarray(fold.design.weights), np.asarray(fold.y)
-        share = np.array([1.0 - float(a[rows].sum()) for rows in self.groups])
+        share = 1.0 - self.sums(a)
         if not (share > 1e-9).all():
             return None
         share = share * self._of_sums(s, l1, l2)
@@ -223,11 +236,10 @@ class LeftOutTask:
         total = float(np.sum(l1)) + float(np.sum(l2))
         if total == 0.0:
             return np.ones(len(self.groups))
-        found = []
-        for rows in self.groups:
-            one, two = self.penalties(np.array([float(s.sum() - s[rows].sum())]))
-            found.append((float(np.sum(one)) + float(np.sum(two))) / total)
-        return np.array(found)
+        left, place = np.unique(s.sum() - self.sums(s), return_inverse=True)
+        both = [self.penalties(np.array([one])) for one in left.tolist()]
+        found = np.array([float(np.sum(one)) + float(np.sum(two)) for one, two in both])[place] / total
+        return np.asarray(found)
 
     def _scales(self, whole: Split) -> Array | None:
         """sigma of the module's text, of groups and columns; nothing where steps change nothing, None where they do
@@ -294,12 +306,10 @@ class LeftOutTask:
         m, h = np.where(known, margin, 0.0), np.where(known, error, 0.0)
         least, most = phi.range(m, h + phi.blur(m, y), y)
         at = phi.residuals(m, y) ** 2
-        means = np.zeros((3, len(self.groups)))
-        for g, rows in enumerate(self.groups):
-            share = v[rows] / v[rows].sum() if v[rows].sum() > 0.0 else np.zeros(len(rows))
-            means[:, g] = [share @ one[rows] for one in (least, at, most)]
-        counts = np.array([v[rows].sum() > 0.0 for rows in self.groups])
-        low_loss, loss, high_loss = means[:, counts].mean(axis=1) * np.array([1.0 - 1e-13, 1.0, 1.0 + 1e-13])
+        of_group = self.sums(v)
+        counts = of_group > 0.0
+        means = [self.sums(v * one)[counts] / of_group[counts] for one in (least, at, most)]
+        low_loss, loss, high_loss = np.mean(means, axis=1) * np.array([1.0 - 1e-13, 1.0, 1.0 + 1e-13])
         if open_:
             low_loss, high_loss, loss = 0.0, math.inf, math.nan
         score = score_of(scoring)
