@@ -165,8 +165,7 @@ class LeftOutTask:
     def sums(self, values: Any) -> Array:
         """Of every group, over its rows."""
         inside = self.which >= 0
-        found: Array = np.bincount(self.which[inside], np.asarray(values, dtype=np.float64)[inside], len(self.groups))
-        return found
+        return np.asarray(np.bincount(self.which[inside], values[inside], len(self.groups)), dtype=np.float64)
 
     def left_out(self, within: float, scoring: str) -> LeftOutRows:
         whole = self.data.whole()
