@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from suffice.search.objective import Objective, exact
     from suffice.search.tune import resume, tune
     from suffice.search.tuner import Request, Tuner
+    from suffice.sklearn.left_out import leave_one_out
     from suffice.solvers.certificate import Certificate
     from suffice.solvers.problem import Composite
     from suffice.solvers.solution import Outcome, Solution
@@ -64,6 +65,7 @@ __all__ = [
     "datasets",
     "exact",
     "iterate",
+    "leave_one_out",
     "losses",
     "problems",
     "resume",
@@ -90,6 +92,7 @@ _HOMES = {
     "solvers.solution": "Outcome Solution",
     "solvers.solver": "iterate solve",
     "space": "Space",
+    "sklearn.left_out": "leave_one_out",
     "tabular.from_python": "tune_table",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}

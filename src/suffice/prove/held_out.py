@@ -214,6 +214,11 @@ class HeldOut:
             object.__setattr__(self, "_latest", known)
         return known[1]
 
+    def margins(self, w: Array, radius: float) -> tuple[Array, Array]:
+        """Margins of all rows at hand at w, and how far those of weights within the radius may be from them."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return _At(self, w).margins_within(radius)
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_latest"}
 
@@ -247,6 +252,11 @@ class _At:
     def _shift_within(self, R: float) -> float:
         train = self.held.train
         return 0.0 if train is None else float(train.shift_within(self.w, self.image, R))
+
+    def margins_within(self, radius: float) -> tuple[Array, Array]:
+        rows, R = self.here, min(radius, sys.float_info.max)
+        assert rows is not None
+        return rows.m, rows.masked(R * self.unit * rows.norms + self.even + self._shift_within(R) + rows.blur)
 
     def _run(self, job: HeldJob) -> Any:
         design = self.held.design

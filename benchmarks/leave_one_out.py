@@ -1,0 +1,241 @@
+"""Every row left out: are the intervals true, what do they cost, and how does that grow?
+
+- truth: hostile problems (rows twice, leverage near 1, columns that are constant but for a row, collinear ones, units
+  far apart, weights of 0, separable classes, no l2; squares, logistic, Poisson, Gamma and Tweedie losses, with and
+  without intercept, offset, l1), rows and groups of rows left out; intervals of the left-out rows and of three others
+  against refits in extended precision. An interval that does not hold the truth is a false proof.
+- price: real tables at tuned penalties (`SufficeSearchCV`, 5 folds). CPU time of all n left-out models over that of one
+  certified fit of all rows from nothing, beside n refits by the same solver from the weights of all rows and n fits by
+  scikit-learn's own estimator, both by the 20 first rows; how many rows needed a fit of their own.
+- ridge: leave-one-out of one ridge beside scikit-learn's `RidgeCV` with one alpha, which has a closed form.
+- growth: rows from 1,000 to 100,000 at 50 columns, logistic with both penalties, with the exponent that fits.
+
+    python benchmarks/leave_one_out.py --intervals 100000
+"""
+
+from __future__ import annotations
+
+import io
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from common import parser, provenance, table, write_json, write_text
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
+from sklearn.linear_model import ElasticNet, LogisticRegression, Ridge, RidgeCV
+from sklearn.preprocessing import StandardScaler
+from table_sources import content, download
+
+from suffice.prove.downdated import Groups, WholeModel
+from suffice.prove.left_out import leave_out
+from suffice.rows.design import Design
+from suffice.sklearn import SufficeSearchCV
+from suffice.sklearn.left_out import LeftOutTask, leave_one_out
+from tests.reference_left_out import SLOPES, hostile, refitted, solved_whole
+
+BESIDE = 20  # rows that are refitted for comparison
+NEW = 3  # further rows whose predictions are checked
+
+
+def truth(intervals: int, seed: int) -> dict[str, Any]:
+    """Counts of intervals, and the largest distance of the truth over what was claimed."""
+    rng = np.random.default_rng(seed)
+    found = {"problems": 0, "groups": 0, "proven": 0, "intervals": 0, "false": 0, "no truth": 0}
+    largest, cases = 0.0, []
+    while found["intervals"] < intervals:
+        problem = hostile(rng)
+        kind, X, y, a, l1, l2, intercept, offset = problem
+        groups = [np.array([i]) for i in range(len(y)) if a[i] < 1.0 - 1e-9]
+        if rng.random() < 0.25:
+            which = rng.permutation(len(y)) % max(len(y) // 3, 1)
+            parts = (np.flatnonzero(which == g) for g in range(which.max() + 1))
+            groups = [rows for rows in parts if a[rows].sum() < 1.0 - 1e-9]
+        if not groups:
+            continue
+        scales = np.exp(0.05 * rng.standard_normal((len(groups), X.shape[1]))) if rng.random() < 0.3 else None
+        share = np.array([1.0 - a[rows].sum() for rows in groups]) if rng.random() < 0.7 else np.ones(len(groups))
+        within = 10.0 ** rng.uniform(-9, 0) if rng.random() < 0.5 else np.inf
+        w, b = solved_whole(problem)
+        w = w + (10.0 ** rng.uniform(-10, -3) * rng.standard_normal(len(w)) * (w != 0.0) if rng.random() < 0.5 else 0.0)
+        model = WholeModel(Design(X, a), y, SLOPES[kind][0], l1, l2, intercept, offset if offset.any() else None)
+        made = leave_out(model, w, b, Groups.of(groups, share, scales), within)
+        m, e = made.left()
+        new = rng.standard_normal((NEW, X.shape[1]))
+        of_new, error_of_new = made.margins(new)
+        W = np.zeros((X.shape[1], len(groups)))
+        W[made.columns] = made.weights
+        found["problems"] += 1
+        found["groups"] += len(groups)
+        for g in np.flatnonzero(made.proven):
+            found["proven"] += 1
+            keep, s, c = np.setdiff1d(np.arange(len(y)), groups[g]), 1.0 if scales is None else scales[g], share[g]
+            near = np.append(W[:, g], made.b[g])
+            true = refitted(kind, X[keep], y[keep], a[keep], l1 * c * s, l2 * c * s * s, intercept, offset[keep], near)
+            if true is None:
+                found["no truth"] += 1
+                continue
+            rows = made.groups.rows[made.groups.which == g]
+            here = np.flatnonzero(made.groups.which == g)
+            ratios = [abs(true.margin(X[i], offset[i]) - m[q]) / e[q] for q, i in zip(here, rows, strict=True)]
+            ratios += [abs(true.margin(new[q]) - of_new[q, g]) / error_of_new[q, g] for q in range(NEW)]
+            found["intervals"] += len(ratios)
+            found["false"] += sum(ratio > 1.0 for ratio in ratios)
+            largest = max(largest, float(max(ratios)))
+            if max(ratios) > 1.0:
+                cases.append([found["problems"], int(g), kind])
+    return {**found, "largest ratio": largest, "cases": cases}
+
+
+def _islp(name: str) -> pd.DataFrame:
+    return pd.read_csv(io.BytesIO(content("islp", f"ISLP/data/{name}.csv")))
+
+
+def tables() -> dict[str, tuple[Any, Any, Any]]:
+    """Columns of variance 1, targets, and the estimator whose penalties are tuned."""
+    download()
+    logistic, net = LogisticRegression(l1_ratio=0.5, solver="saga"), ElasticNet()
+    boston, caravan = _islp("Boston"), _islp("Caravan")
+    digits = load_digits()
+    three = np.isin(digits.target, (3, 8))
+    nci = np.load(io.BytesIO(content("islp", "ISLP/data/NCI60data.npy")))
+    khan, of_khan = (_islp(f"Khan_{name}") for name in ("xtrain", "ytrain"))
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2000, 50))
+    y = X @ rng.standard_normal(50) + 3.0 * rng.standard_normal(2000) > 0.0
+    found = {
+        "breast cancer": (*load_breast_cancer(return_X_y=True), logistic),
+        "diabetes": (*load_diabetes(return_X_y=True), net),
+        "Caravan": (caravan.drop(columns="Purchase").to_numpy(float), caravan["Purchase"].to_numpy(), logistic),
+        "Boston": (boston.drop(columns="medv").to_numpy(float), boston["medv"].to_numpy(), net),
+        "digits, 3 or 8": (digits.data[three], digits.target[three], logistic),
+        "simulated": (X, y, logistic),
+        "NCI60, first column": (nci[:, 1:], nci[:, 0], net),
+        "Khan, type 2": (khan.to_numpy(float)[:, 1:], of_khan.to_numpy(float)[:, -1] == 2.0, logistic),
+    }
+    return {
+        name: (StandardScaler().fit_transform(X[:, X.std(axis=0) > 0.0]), y, estimator)
+        for name, (X, y, estimator) in found.items()
+    }
+
+
+def timed(task: Callable[[], Any], repeats: int = 3) -> tuple[float, Any]:
+    """The least CPU seconds, and what it gave."""
+    seconds, answer = [], None
+    for _ in range(repeats):
+        began = time.process_time()
+        answer = task()
+        seconds.append(time.process_time() - began)
+    return min(seconds), answer
+
+
+def price(name: str, X: Any, y: Any, estimator: Any) -> dict[str, Any]:
+    search = SufficeSearchCV(estimator, cv=5).fit(X, y)
+    task = LeftOutTask.of(search, X, y)
+    whole = task.data.whole()
+    fit, _ = timed(lambda: task.fitted(whole))
+    left, rows = timed(lambda: leave_one_out(search, X, y))
+    some = task.taken(range(BESIDE))
+    warm = task.fitted(whole)
+    again, _ = timed(lambda: [some.refitted(one, warm.x, task.adapter.scorings[0]) for one in some.groups], 1)
+    theirs, _ = timed(lambda: [_theirs(search, X, y, i) for i in range(BESIDE)], 1)
+    scale = len(y) / BESIDE
+    return {
+        "table": name, "rows": len(y), "columns": X.shape[1], "support": int(np.count_nonzero(warm.x)),
+        "fit": fit, "left out": left, "fits": left / fit, "fitted anew": rows.refits, "open": len(rows.open),
+        "refits": again * scale / fit, "scikit-learn": theirs * scale / fit, "interval": list(rows.score_interval),
+    }  # fmt: skip
+
+
+def _theirs(search: Any, X: Any, y: Any, i: int) -> Any:
+    keep = np.arange(len(y)) != i
+    estimator = clone(search.estimator).set_params(**search.best_params_, max_iter=10_000)
+    return estimator.fit(X[keep], y[keep])
+
+
+def ridge() -> dict[str, float]:
+    X, y = load_diabetes(return_X_y=True)
+    ours, _ = timed(lambda: leave_one_out(Ridge(1.0), X, y))
+    theirs, _ = timed(lambda: RidgeCV([1.0]).fit(X, y))
+    return {"ours": ours, "RidgeCV": theirs}
+
+
+def growth() -> list[dict[str, float]]:
+    rng, found = np.random.default_rng(0), []
+    for n in (1000, 3000, 10_000, 30_000, 100_000):
+        X = rng.standard_normal((n, 50))
+        y = X @ rng.standard_normal(50) + 3.0 * rng.standard_normal(n) > 0.0
+        model = LogisticRegression(C=10.0 / n / 0.002, l1_ratio=0.5, solver="saga")
+        seconds, rows = timed(lambda X=X, y=y, model=model: leave_one_out(model, X, y), 1)
+        found.append({"rows": n, "seconds": seconds, "fitted anew": rows.refits})
+    return found
+
+
+def main() -> None:
+    arguments = parser(__doc__)
+    arguments.add_argument("--intervals", type=int, default=100_000, help="to hold against the truth (%(default)s)")
+    arguments.add_argument("--seed", type=int, default=0)
+    arguments.add_argument("--part", default="all", choices=["all", "truth", "price", "growth"])
+    given = arguments.parse_args()
+    warnings.simplefilter("ignore")
+    path = given.out / "leave_one_out.json"
+    result: dict[str, Any] = {"provenance": provenance("scikit-learn")}
+    if given.part in ("all", "truth"):
+        result["truth"] = {"seed": given.seed, **truth(given.intervals, given.seed)}
+        print(result["truth"])
+    if given.part in ("all", "price"):
+        result["price"] = []
+        for name, known in tables().items():
+            result["price"].append(price(name, *known))
+            print(result["price"][-1])
+        result["ridge"] = ridge()
+    if given.part in ("all", "growth"):
+        result["growth"] = growth()
+        print(result["growth"])
+    write_json(path, result)
+    write_text(path.with_suffix(".md"), text(result))
+
+
+def text(result: dict[str, Any]) -> str:
+    parts = ["# Every row left out", (__doc__ or "").rpartition("    python")[0].strip()]
+    if "truth" in result:
+        known = result["truth"]
+        parts.append(
+            f"**Truth** (seed {known['seed']}): {known['intervals']:,} intervals of {known['proven']:,} proven models "
+            f"of {known['groups']:,}, {known['problems']:,} hostile problems: **{known['false']} false**. The largest "
+            f"distance from the truth was {known['largest ratio']:.4f} of what was claimed. {known['no truth']:,} "
+            "models had no truth to the digits wanted."
+        )
+    if "price" in result:
+        rows = [
+            [
+                f"{row['table']}, {row['rows']:,} x {row['columns']:,}", row["support"], f"{1e3 * row['fit']:.1f}",
+                f"{row['fits']:.1f}", f"{row['refits']:.0f}", f"{row['scikit-learn']:.0f}", row["fitted anew"],
+                row["open"],
+            ]
+            for row in result["price"]
+        ]  # fmt: skip
+        header = ["table", "support", "one fit, ms", "all left out, fits", "refits", "scikit-learn", "anew", "open"]
+        known = result["ridge"]
+        parts += [
+            table(header, rows),
+            f"One ridge of diabetes: {1e3 * known['ours']:.1f} ms beside {1e3 * known['RidgeCV']:.1f} of `RidgeCV`.",
+        ]
+    if "growth" in result:
+        rows, n = result["growth"], np.log([row["rows"] for row in result["growth"]])
+        slope = float(np.polyfit(n, np.log([row["seconds"] for row in rows]), 1)[0])
+        parts += [
+            table(
+                ["rows", "CPU s", "anew"], [[f"{r['rows']:,}", f"{r['seconds']:.2f}", r["fitted anew"]] for r in rows]
+            ),
+            f"Exponent {slope:.2f}.",
+        ]
+    parts.append(", ".join(f"{name} {value}" for name, value in result["provenance"].items()))
+    return "\n\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,307 @@
+r"""The Hessian of a model of all rows, and of what is left of it without one row, or one group of rows.
+
+    Phi(w, b) = sum_i a_i psi(x_i . w + b + o_i, y_i) + sum_j ( l2_j/2 w_j^2 + l1_j |w_j| )
+
+On some columns, intercept included, let H be the Hessian of Phi's smooth part at w, and C_i = a_i psi''_i. Without the
+rows of g, and with penalties of its own (what is left of the weights sums to 1 - A_g, so that penalties of the mean
+over rows become (1 - A_g) l1 and (1 - A_g) l2),
+
+    H_g = H - sum_{i in g} C_i x_i x_i^T + diag(l2_g - l2)  >=  (1 - tau_g - delta_g) H,
+    tau_g = the largest eigenvalue of C_i^(1/2) C_j^(1/2) x_i . H^-1 x_j over g, no more than its trace,
+    delta_g = the largest 1 - l2_gj / l2_j,
+
+so that norms by H_g^-1 are no more than  omega_g = (1 - tau_g - delta_g)^(-1/2)  times those by H^-1: one factor of H,
+which is good for proofs (`suffice.prove.factor`), serves all g. Variables are scaled as it has them.
+
+A factor on more columns than a support S bounds all norms on it:  x_S . (H_SS)^-1 x_S <= x . H^-1 x  for any x that
+agrees with x_S on S, since it is the maximum of  2 x . v - v . H v  over v on S, or on all of the columns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from suffice.arrays import EPS, Array, norm
+from suffice.lazy import cached_property
+from suffice.prove.factor import Indices, ProvenFactor, Variables
+from suffice.prove.verified_rows import MarginRows
+from suffice.rows.design import Design
+from suffice.rows.gram import as_array, dense_rows, gram
+from suffice.rows.memory import absolute_product
+from suffice.rows.norms import row_norms
+from suffice.rows.rounding import TINY, gamma
+
+LEAST_LEFT = 1e-6  # of H, in H_g: less, and nothing is proven by a downdate
+
+
+@dataclass(frozen=True, eq=False)
+class WholeModel:
+    """Phi; `loss` is `Bending`, with targets y as it takes them. Rows are in main memory."""
+
+    design: Design
+    y: Array
+    loss: Any
+    l1: Array
+    l2: Array
+    intercept: bool
+    offset: Array | None = None
+
+    @property
+    def a(self) -> Array:
+        return np.asarray(self.design.weights)
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Which rows are left out together, one or more, and what becomes of the penalties: l1 share_g, l2 share_g, times
+    the column's `scales` and their squares where there are such (G x d)."""
+
+    rows: Indices
+    which: Indices  # the group of each of `rows`, ascending
+    share: Array
+    scales: Array | None = None
+
+    @classmethod
+    def of(cls, groups: Sequence[Any], share: Array, scales: Array | None = None) -> Groups:
+        parts = [np.asarray(one, dtype=np.intp) for one in groups]
+        which = np.repeat(np.arange(len(parts)), [len(one) for one in parts])
+        return cls(np.concatenate(parts) if parts else np.zeros(0, dtype=np.intp), which, share, scales)
+
+    def __len__(self) -> int:
+        return len(self.share)
+
+    def taken(self, these: Indices) -> Groups:
+        """Some of the groups, in ascending order."""
+        place = np.full(len(self), -1)
+        place[these] = np.arange(len(these))
+        inside = place[self.which] >= 0
+        scales = None if self.scales is None else self.scales[these]
+        return Groups(self.rows[inside], place[self.which[inside]], self.share[these], scales)
+
+    @cached_property
+    def single(self) -> bool:
+        return len(self.rows) == len(self) and bool(np.all(self.which == np.arange(len(self))))
+
+    @property
+    def largest(self) -> int:
+        """Rows of a group, at most."""
+        return int(np.bincount(self.which, minlength=1).max())
+
+    @cached_property
+    def sums(self) -> Any:
+        """The matrix that sums over the rows of each group."""
+        entries = np.ones(len(self.rows)), (self.which, np.arange(len(self.rows)))
+        return sp.csr_array(entries, shape=(len(self), len(self.rows)))
+
+    def summed(self, X: Any, coefficients: Array) -> Array:
+        """sum over the rows of each group of coefficients times rows of X, which are theirs: a column for each."""
+        return np.asarray(as_array((self.sums @ sp.diags_array(coefficients)) @ X)).T
+
+    def penalties(self, model: WholeModel, columns: Indices) -> tuple[Array, Array]:
+        """l1_g and l2_g on these columns, one column for every group; that of an intercept is not among them."""
+        scales = 1.0 if self.scales is None else self.scales[:, columns].T
+        return model.l1[columns, None] * self.share * scales, model.l2[columns, None] * self.share * scales * scales
+
+
+@dataclass(frozen=True, eq=False)
+class AtPoint:
+    """All rows at w and b: margins and what they may be off by, psi' with its size, C, and X^T (a psi')."""
+
+    w: Array
+    b: float
+    m: Array
+    off: Array
+    slopes: Array
+    sizes: Array
+    C: Array
+    pull: Array
+
+    @classmethod
+    def of(cls, model: WholeModel, w: Array, b: float) -> AtPoint | None:
+        """None where rates leave the range of floats."""
+        design, y, a = model.design, model.y, model.a
+        offset = np.zeros(len(a)) if model.offset is None else model.offset
+        m = design.margins(w) + (b + offset)
+        rows = MarginRows(model.loss, m[:, None], y[:, None])
+        off = absolute_product(design.X, w) * gamma(int(np.count_nonzero(w)) + 4) + TINY * len(w)
+        off = off + 4.0 * EPS * (np.abs(m) + abs(b) + np.abs(offset)) + np.ravel(rows.blur)
+        off = np.where(a > 0.0, off, 0.0)
+        if not rows.fine(a, off[:, None]):
+            return None
+        slopes, sizes, second = rows.slopes[:, 0], rows.sizes[:, 0], rows.second[:, 0]
+        return cls(w, b, m, off, slopes, sizes, a * second, design.adjoint(a * slopes))
+
+
+@dataclass(frozen=True, eq=False)
+class OnColumns:
+    """H at a point on some columns, intercept included, in scaled variables, with rows of X as they see them."""
+
+    model: WholeModel
+    at: AtPoint
+    columns: Indices
+    factor: ProvenFactor
+    H: Array
+    terms: float
+    rows: Array  # X on these columns, scaled, with the intercept's ones
+
+    @classmethod
+    def of(cls, model: WholeModel, at: AtPoint, columns: Indices) -> OnColumns | None:
+        counting = np.flatnonzero(at.C)
+        X = model.design.X
+        H, terms = gram(X, columns, np.sqrt(at.C[counting]), counting, intercept=model.intercept)
+        l2, of_H = np.append(model.l2[columns], [0.0] * model.intercept), terms + 12.0
+        variables = Variables((columns,), model.intercept)
+        if len(variables) == 0:
+            return None
+        factor = ProvenFactor.of(np.array(H, order="F"), of_H, len(at.m), variables, l2)
+        if factor is None:
+            return None
+        scale = factor.scale
+        upper = np.triu(H + np.diag(l2)) * scale[:, None] * scale
+        ((_, part),) = dense_rows(X, columns, len(at.m))
+        part = np.column_stack([part, np.ones(len(part))]) if model.intercept else part
+        return cls(model, at, columns, factor, upper + np.triu(upper, 1).T, of_H, part * scale)
+
+    @cached_property
+    def variables(self) -> Array:
+        """w and b, scaled."""
+        return np.append(self.at.w[self.columns], [self.at.b] * self.model.intercept) / self.factor.scale
+
+    @property
+    def weights(self) -> slice:
+        """Where the weights are among the variables."""
+        return slice(0, len(self.columns))
+
+    @cached_property
+    def own(self) -> float:
+        """By how much margins' errors change log H."""
+        return float(self.model.loss.third) * float(self.at.off.max(initial=0.0)) + 16.0 * EPS
+
+    @cached_property
+    def up(self) -> float:
+        """From norms by the factor to norms by H, either way."""
+        return math.sqrt(math.exp(self.own) / (1.0 - self.factor.tau)) * (1.0 + 8.0 * EPS)
+
+    @cached_property
+    def white(self) -> Array:
+        """Z^T x_i of every row, without proof."""
+        return np.asarray(self.rows @ self.factor.Z)
+
+    @cached_property
+    def norms(self) -> Array:
+        """||x_i|| of every row by the inverse of H, at most."""
+        sizes = row_norms(self.rows) * (1.0 + gamma(len(self.factor) + 16))
+        return (row_norms(self.white) + self.factor.slack * sizes) * self.factor.up * self.up + 1e-150
+
+    @cached_property
+    def singles(self) -> Array:
+        """||e_j|| of the scaled variables by the inverse of H, at most."""
+        return np.asarray(row_norms(self.factor.Z) * self.factor.up * self.up)
+
+    def of_new(self, X: Any) -> Array:
+        """||x|| by the inverse of H of other rows, at most."""
+        return self.factor.norms(X)[:, 0] * self.up
+
+
+@dataclass(frozen=True, eq=False)
+class Left:
+    """Groups as they are on some columns: what they take off H, and how far that can lengthen norms."""
+
+    on: OnColumns
+    groups: Groups
+    l1: Array  # scaled, with the intercept's 0; a column for every group
+    l2: Array
+    more_l2: Array  # l2_g - l2
+    omega: Array
+
+    @classmethod
+    def of(cls, on: OnColumns, groups: Groups) -> Left:
+        model, scale = on.model, on.factor.scale[:, None]
+        none = np.zeros((int(model.intercept), len(groups)))
+        l1, l2 = groups.penalties(model, on.columns)
+        before = model.l2[on.columns, None]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            less = np.where(before > 0.0, 1.0 - l2 / before, 0.0)
+        delta = np.maximum(less.max(axis=0, initial=0.0), 0.0) + 8.0 * EPS
+        rows = groups.rows
+        tau = groups.sums @ (on.at.C[rows] * on.norms[rows] ** 2 * math.exp(on.own))
+        if not groups.single:
+            for g in np.flatnonzero(tau + delta > 0.25).tolist():
+                tau[g] = min(tau[g], _largest(on, rows[groups.which == g]))
+        kept = 1.0 - (tau + delta) * (1.0 + gamma(len(rows) + 32))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            omega = np.where(kept > LEAST_LEFT, 1.0 / np.sqrt(np.maximum(kept, LEAST_LEFT)), math.inf) * (
+                1.0 + 8.0 * EPS
+            )
+        l1, l2, more = (np.vstack([one, none]) for one in (l1, l2, l2 - before))
+        return cls(on, groups, l1 * scale, l2 * scale**2, more * scale**2, omega)
+
+    @cached_property
+    def taken(self) -> Array:
+        """Rows of the groups, scaled."""
+        return self.on.rows[self.groups.rows]
+
+    @cached_property
+    def C(self) -> Array:  # noqa: N802 (the symbol)
+        return self.on.at.C[self.groups.rows]
+
+    def summed(self, coefficients: Array) -> Array:
+        """sum over the rows of each group of coefficients times x_i: a column for every group."""
+        return self.groups.summed(self.taken, coefficients)
+
+    def along(self, N: Array) -> Array:
+        """x_i . n_g of all rows i of g."""
+        found: Array = np.einsum("ij,ji->i", self.taken, N[:, self.groups.which])
+        return found
+
+    def product(self, N: Array) -> Array:
+        """H_g n_g."""
+        return np.asarray(self.on.H @ N - self.summed(self.C * self.along(N)) + self.more_l2 * N)
+
+    def product_error(self, N: Array) -> Array:
+        """How far `product` may be off, entry by entry."""
+        size, roots = len(N), np.sqrt(np.diag(self.on.H)) * (1.0 + 4.0 * EPS)
+        whole = gamma(self.on.terms + size + 8) * roots[:, None] * (roots @ np.abs(N))
+        along = self.C * np.einsum("ij,ji->i", np.abs(self.taken), np.abs(N[:, self.groups.which]))
+        rest = self.groups.summed(np.abs(self.taken), along)
+        doubt = gamma(2 * size + 40) * (rest + (self.l2 + np.abs(self.more_l2)) * np.abs(N))
+        return np.asarray(whole + doubt + 1e-200)
+
+    def dense(self, g: int) -> Array:
+        """H_g."""
+        rows = self.groups.which == g
+        part = np.sqrt(self.C[rows])[:, None] * self.taken[rows]
+        return np.asarray(self.on.H - part.T @ part + np.diag(self.more_l2[:, g]))
+
+    def solve(self, R: Array) -> Array:
+        """Vectors that H_g takes near R, but for how l2 changes."""
+        Z, white = self.on.factor.Z, self.on.white[self.groups.rows]
+        V = Z.T @ R
+        along = np.einsum("ij,ji->i", white, V[:, self.groups.which])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if self.groups.single:
+                coefficients = self.C * along / (1.0 - self.C * np.einsum("ij,ij->i", white, white))
+            else:
+                coefficients = np.empty(len(along))
+                for g in range(R.shape[1]):
+                    rows, C = self.groups.which == g, self.C[self.groups.which == g]
+                    root = np.sqrt(C)
+                    small = np.eye(len(C)) - root[:, None] * (white[rows] @ white[rows].T) * root
+                    coefficients[rows] = root * np.linalg.lstsq(small, root * along[rows], rcond=None)[0]
+            return np.asarray(Z @ (V + self.groups.summed(white, coefficients)))
+
+
+def _largest(on: OnColumns, rows: Indices) -> float:
+    """No less than the largest eigenvalue of C^(1/2) X H^-1 X^T C^(1/2) over some rows."""
+    root, factor = np.sqrt(on.at.C[rows]), on.factor
+    A = root[:, None] * on.white[rows]
+    G = A @ A.T
+    sizes = norm(root * row_norms(on.rows[rows])) * factor.slack
+    largest = float(np.linalg.eigvalsh(G)[-1]) + gamma(4 * len(G) ** 2 + 2 * A.shape[1] + 64) * float(np.trace(G))
+    return ((math.sqrt(max(largest, 0.0)) + sizes) * factor.up * on.up) ** 2 * math.exp(on.own)

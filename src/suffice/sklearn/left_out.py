@@ -1,0 +1,331 @@
+r"""Every row, or group of rows, left out of a model: what the models without it say of it, proven.
+
+Where a model is one of `suffice.prove.left_out` (a smooth loss of one margin, in main memory), all of them come from
+that of all rows. So they do after a `StandardScaler`, which every model without g fits to its own rows: with sigma_gj
+the deviation of column j without g, in units of that of all rows, the model without g is one of the same columns with
+penalties  l1 sigma_gj  and  l2 sigma_gj^2;  its other mean is taken by a free intercept. Penalties are those of a fit
+to the remaining rows: of the mean over rows, or of the sum, as the estimator has them. What is not proven so, and any
+other model, is fitted anew, from the weights of all rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+from sklearn.base import clone, is_classifier
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.validation import _check_sample_weight
+
+from suffice.arrays import EPS, Array
+from suffice.lazy import cached_property
+from suffice.models.margin_losses import Bending
+from suffice.protocols import conforms
+from suffice.prove.downdated import Groups, WholeModel
+from suffice.prove.left_out import LeftOut, leave_out
+from suffice.rows.given import here, indexed
+from suffice.rows.gram import fits_array
+from suffice.sklearn._final_fit import solved
+from suffice.sklearn.adapters import find_adapter
+from suffice.sklearn.estimators import LinearEstimator
+from suffice.sklearn.folds import LinearFold, OneMargin
+from suffice.sklearn.penalties import split_pipeline
+from suffice.sklearn.scores import score_of
+from suffice.sklearn.splits import SearchData, Split
+from suffice.sklearn.target import transforms_target
+from suffice.solvers.solution import Solution
+
+ACCURACY = 1e-9  # of the model of all rows, relative to its norm
+REFIT = 1e-6  # of one that is fitted anew
+
+Penalties = Callable[[Array], tuple[Any, Any]]  # l1 and l2 of a fit with these weights of rows
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOutRows:
+    """What models without a row, or without its group, say of it: one entry for every row of the data.
+
+    `margin` is its linear predictor, within `error` of that of the exactly trained model; `prediction` is what the
+    estimator predicts of it (for two classes the probability of the second), and lies in `low` to `high` for the exact
+    model. `score` is the mean over left-out groups of minus their loss, proven to lie in `score_interval`. `open` holds
+    the groups of which nothing is proven (the data without them may have no model), their rows have infinite errors.
+    `refits` is how many had to be fitted anew."""
+
+    margin: Array
+    error: Array
+    prediction: Array
+    low: Array
+    high: Array
+    score: float
+    score_interval: tuple[float, float]
+    scoring: str
+    open: tuple[Any, ...]
+    refits: int
+    models: LeftOut | None  # the models themselves, where they come from that of all rows
+
+    def __repr__(self) -> str:
+        low, high = self.score_interval
+        failed = f", {len(self.open)} open" if self.open else ""
+        return (
+            f"LeftOutRows({len(self.margin):,} rows, {self.scoring} {self.score:.4g} in [{low:.6g}, {high:.6g}], "
+            f"{self.refits} fitted anew{failed})"
+        )
+
+
+def leave_one_out(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    sample_weight: Any = None,
+    groups: Any = None,
+    within: float = math.inf,
+    scoring: str | None = None,
+) -> LeftOutRows:
+    """What the models without each row of X say of it, each proven, for about the price of a few fits.
+
+    Parameters
+    ----------
+    model : an estimator with its penalties, fitted or not, perhaps in a Pipeline; or a fitted `SufficeSearchCV`, whose
+        penalties are kept. Estimators of `suffice.sklearn`'s table, as for `SufficeSearchCV`.
+    X, y, sample_weight : the data; X may be sparse.
+    groups : array, default None
+        A label for every row: all rows with one label are left out together.
+    within : float, default inf
+        How far margins may be from exact ones. Those that are not proven to it after a few steps keep what is proven.
+    scoring : str, default None
+        A smooth score by scikit-learn's name; the first that the estimator has.
+    """
+    task = LeftOutTask.of(model, X, y, sample_weight, groups)
+    if not (within > 0.0):
+        raise ValueError(f"within must be positive, got {within!r}")
+    scorings = task.adapter.scorings
+    scoring = scorings[0] if scoring is None else scoring
+    if scoring not in scorings or scoring == "r2":
+        raise ValueError(f"scoring must be one of {', '.join(one for one in scorings if one != 'r2')}, got {scoring!r}")
+    return task.left_out(within, scoring)
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOutTask:
+    """A model with its penalties, data, and which rows are left out together."""
+
+    data: SearchData
+    adapter: Any
+    penalties: Penalties
+    groups: tuple[Array, ...]
+    labels: tuple[Any, ...]  # of the groups
+
+    @classmethod
+    def of(cls, model: Any, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> LeftOutTask:
+        best = getattr(model, "best_penalties_", None)
+        estimator = model.estimator if best is not None else model
+        if transforms_target(estimator):
+            raise ValueError("leave_one_out takes no TransformedTargetRegressor: transform y, and give its regressor")
+        final, _ = split_pipeline(estimator)
+        adapter = find_adapter(final)
+        if best is not None:
+            if set(best) != {"l1", "l2"}:
+                raise ValueError("leave_one_out takes no groups_of_features: its models have one l1 and one l2")
+            penalties: Penalties = lambda weights: (best["l1"], best["l2"])  # noqa: E731
+        elif isinstance(adapter, LinearEstimator):
+            penalties = lambda weights: adapter.penalties(final, weights)  # noqa: E731
+        else:
+            raise TypeError(f"what penalties {type(final).__name__} has is not known: give a fitted SufficeSearchCV")
+        X, y = indexed(here(X), here(y))
+        y, count = np.asarray(y), int(np.shape(X)[0])
+        if y.ndim != 1 or len(y) != count:
+            raise ValueError(f"y must have one entry for each of {count} rows, got shape {y.shape}")
+        weight = _check_sample_weight(sample_weight, np.zeros((count, 1)), dtype=np.float64, ensure_non_negative=True)
+        if groups is None:
+            parts, labels = [np.array([row]) for row in range(count)], list(range(count))
+        else:
+            known, which = np.unique(np.asarray(groups), return_inverse=True)
+            if len(which) != count:
+                raise ValueError(f"groups must have one label for each of {count} rows, got {len(which)}")
+            parts, labels = [np.flatnonzero(which == g) for g in range(len(known))], known.tolist()
+        if len(parts) < 2:
+            raise ValueError(f"there must be two groups at least to leave one out, got {len(parts)}")
+        y = y if is_classifier(estimator) else np.asarray(y, dtype=np.float64)
+        return cls(SearchData(clone(estimator), X, y, weight), adapter, penalties, tuple(parts), tuple(labels))
+
+    @cached_property
+    def which(self) -> Any:
+        """The group of every row, -1 for rows of none."""
+        found = np.full(len(self.data.y), -1)
+        for g, rows in enumerate(self.groups):
+            found[rows] = g
+        return found
+
+    def sums(self, values: Any) -> Array:
+        """Of every group, over its rows."""
+        inside = self.which >= 0
+        return np.asarray(np.bincount(self.which[inside], values[inside], len(self.groups)), dtype=np.float64)
+
+    def left_out(self, within: float, scoring: str) -> LeftOutRows:
+        whole = self.data.whole()
+        count = len(self.data.y)
+        margin, error = np.full(count, math.nan), np.full(count, math.inf)
+        fast = self._downdated(whole)
+        models = None
+        if fast is not None:
+            model, w, b, parts = fast
+            models = leave_out(model, w, b, parts, within)
+            m, off = models.left()
+            shift = (
+                float(np.sum(whole.model.y_shift + whole.model.y_rest)) if isinstance(whole.model, LinearFold) else 0.0
+            )
+            margin[parts.rows] = m + shift
+            error[parts.rows] = off + 4.0 * EPS * (np.abs(m) + abs(shift))
+        open_, refits = [], 0
+        warm = None if fast is None else fast[1]
+        for g in np.flatnonzero(self.sums(~np.isfinite(error)) > 0.0).tolist():
+            refits, rows = refits + 1, self.groups[g]
+            with suppress(ValueError):  # one class is left, or there is no finite intercept
+                margin[rows], error[rows] = self.refitted(rows, warm, scoring)
+            if not np.isfinite(error[rows]).all():
+                open_.append(self.labels[g])
+        return self._told(whole, margin, error, scoring, tuple(open_), refits, models)
+
+    def _downdated(self, whole: Split) -> tuple[WholeModel, Array, float, Groups] | None:
+        """The model of all rows as `suffice.prove.left_out` takes it, with its weights, intercept and groups; None
+        where it is another kind of model."""
+        fold = whole.model
+        if not isinstance(fold, LinearFold) or type(fold.learner) is not OneMargin or fold.design.rows.dear:
+            return None
+        plain = conforms(fold.psi, Bending) and not np.any(fold.structure.positive)
+        if not plain or getattr(whole.estimator, "class_weight", None) is not None:
+            return None
+        scales = self._scales(whole)
+        if scales is None:
+            return None
+        solution, s = self.fitted(whole), self._weights(whole)
+        l1, l2 = self.penalties(s)
+        b = float(fold.learner.intercept(fold.unpenalised, solution.x)) if fold.minimised_out else 0.0
+        a, y = np.asarray(fold.design.weights), np.asarray(fold.y)
+        share = 1.0 - self.sums(a)
+        if not (share > 1e-9).all():
+            return None
+        share = share * self._of_sums(s, l1, l2)
+        model = WholeModel(
+            fold.design, y, fold.psi, fold.of_weights(l1), fold.of_weights(l2), fold.kind == "free", fold.offset
+        )
+        return model, solution.x, b, Groups.of(self.groups, share, scales if len(scales) else None)
+
+    def fitted(self, whole: Split) -> Solution:
+        """Weights of all rows."""
+        l1, l2 = self.penalties(self._weights(whole))
+        return solved(whole.model.at(l1=l1, l2=l2), whole.solver, ACCURACY)
+
+    def taken(self, these: Iterable[int]) -> LeftOutTask:
+        """The same for some of the groups."""
+        groups, labels = zip(*((self.groups[g], self.labels[g]) for g in these), strict=True)
+        return replace(self, groups=groups, labels=labels)
+
+    def _weights(self, whole: Split) -> Array:
+        return np.asarray(self.adapter.weights(whole.estimator, self.data.y, self.data.weight, whole.classes))
+
+    def _of_sums(self, s: Array, l1: Any, l2: Any) -> Array:
+        """Penalties of fits without each group over those of all rows."""
+        total = float(np.sum(l1)) + float(np.sum(l2))
+        if total == 0.0:
+            return np.ones(len(self.groups))
+        left, place = np.unique(s.sum() - self.sums(s), return_inverse=True)
+        both = [self.penalties(np.array([one])) for one in left.tolist()]
+        found = np.array([float(np.sum(one)) + float(np.sum(two)) for one, two in both])[place] / total
+        return np.asarray(found)
+
+    def _scales(self, whole: Split) -> Array | None:
+        """sigma of the module's text, of groups and columns; nothing where steps change nothing, None where they do
+        something else."""
+        steps = [] if whole.before is None else [step for _, step in whole.before.steps]
+        if not steps:
+            return np.zeros((0, 0))
+        if len(steps) > 1 or type(steps[0]) is not StandardScaler or not isinstance(whole.model, LinearFold):
+            return None
+        scaler = steps[0]
+        if scaler.with_mean and whole.model.kind != "free":
+            return None
+        if not scaler.with_std:
+            return np.zeros((0, 0))
+        if not fits_array(self.data.X):
+            return None
+        X = np.asarray(self.data.X, dtype=np.float64)
+        mean = X.mean(axis=0)
+        Z, count = X - mean, len(X)
+        sums, squares = Z.sum(axis=0), (Z * Z).sum(axis=0)
+        found = np.empty((len(self.groups), X.shape[1]))
+        for g, rows in enumerate(self.groups):
+            left = count - len(rows)
+            first, second = sums - Z[rows].sum(axis=0), squares - (Z[rows] ** 2).sum(axis=0)
+            found[g] = np.maximum(second - first * first / left, 0.0) / left
+        bare = found <= 1e-12 * squares / count  # constant without the group: scikit-learn takes 1 for its deviation
+        scales: Array = np.where(bare, 1.0, np.sqrt(found)) / scaler.scale_
+        return scales
+
+    def refitted(self, rows: Array, warm: Array | None, scoring: str) -> tuple[Array, Array]:
+        """Margins of the rows by the model of all others, and how far they may be off."""
+        train = np.setdiff1d(np.arange(len(self.data.y)), rows)
+        split = self.data.split(train, rows, "the data without a group")
+        s = self.adapter.weights(split.estimator, self.data.y[train], self.data.weight[train], split.classes)
+        l1, l2 = self.penalties(s)
+        problem = split.model.at(l1=l1, l2=l2)
+        solution: Solution = solved(
+            problem, split.solver, REFIT, warm if warm is not None and warm.shape == (problem.size,) else None
+        )
+        split = replace(split, weight=np.ones(len(rows)))
+        held: Any = split.loss(scoring, 1)
+        m, h = held.margins(solution.x, solution.certificate.radius)
+        shift = _shift(split.model)
+        if np.ndim(m) != 1:
+            raise TypeError("leave_one_out takes models of one output: two classes, or one target")
+        return m + shift, h + 4.0 * EPS * (np.abs(m) + np.abs(shift))
+
+    def _told(
+        self,
+        whole: Split,
+        margin: Array,
+        error: Array,
+        scoring: str,
+        open_: tuple[Any, ...],
+        refits: int,
+        models: LeftOut | None,
+    ) -> LeftOutRows:
+        fold: Any = whole.model
+        link = _link(fold)
+        low, high = link(margin - error), link(margin + error)
+        phi, _, _ = fold.learner.score(fold, scoring, whole.y, whole.weight / whole.weight.sum())
+        y, v = self.adapter.targets(whole.estimator, self.data.y, whole.classes), self.data.weight
+        known = np.isfinite(error)
+        m, h = np.where(known, margin, 0.0), np.where(known, error, 0.0)
+        least, most = phi.range(m, h + phi.blur(m, y), y)
+        at = phi.residuals(m, y) ** 2
+        of_group = self.sums(v)
+        counts = of_group > 0.0
+        means = [self.sums(v * one)[counts] / of_group[counts] for one in (least, at, most)]
+        low_loss, loss, high_loss = np.mean(means, axis=1) * np.array([1.0 - 1e-13, 1.0, 1.0 + 1e-13])
+        if open_:
+            low_loss, high_loss, loss = 0.0, math.inf, math.nan
+        score = score_of(scoring)
+        ends = score.interval((float(low_loss), float(high_loss)))
+        return LeftOutRows(
+            margin, error, link(margin), low, high, score.offset - float(loss), ends, scoring, open_, refits, models
+        )
+
+
+def _shift(fold: Any) -> Any:
+    """What centring has taken off the targets."""
+    return fold.y_shift + fold.y_rest
+
+
+def _link(fold: Any) -> Callable[[Array], Array]:
+    """From margins to predictions, which grow with them."""
+    name = type(fold.psi).__name__
+    if name == "Squared":
+        return lambda m: m
+    return expit if name == "Logistic" else np.exp
