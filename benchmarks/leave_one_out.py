@@ -83,7 +83,7 @@ def truth(intervals: int, seed: int) -> dict[str, Any]:
             ratios = [abs(true.margin(X[i], offset[i]) - m[q]) / e[q] for q, i in zip(here, rows, strict=True)]
             ratios += [abs(true.margin(new[q]) - of_new[q, g]) / error_of_new[q, g] for q in range(NEW)]
             found["intervals"] += len(ratios)
-            found["false"] += sum(ratio > 1.0 for ratio in ratios)
+            found["false"] += sum(bool(ratio > 1.0) for ratio in ratios)
             largest = max(largest, float(max(ratios)))
             if max(ratios) > 1.0:
                 cases.append([found["problems"], int(g), kind])
