@@ -243,6 +243,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             held = f", {count} evaluations in the journal" if count else ""
             self._say(1, f"{', '.join(known.space.names)} by {len(known.folds)} folds" + held)
             recorded = RecordedProblem(problem, journal, self._tell)
+            recorded.holds_all = len(self.scorers_) > 1
             search = PenaltySearch(
                 recorded, known.folds, known.space, known.options, self.initial, self.tolerance,
                 self.refit == "one_se", began,
