@@ -143,5 +143,7 @@ def test_bench_compares_tools_on_a_table_of_ones_own(tmp_path):
     assert told.exit_code == 0, told.output
     found = json.loads(told.stdout)
     assert (found["rows"], found["columns"], found["scoring"]) == (80, 3, "neg_log_loss")
-    assert {run["tool"] for run in found["runs"]} == {"suffice", "lbfgs, l2"}
+    assert {(run["tool"], run["penalties"]) for run in found["runs"]} == {
+        ("suffice", "l2"), ("LogisticRegressionCV", "l2"), ("suffice", "l1 and l2"),
+    }  # fmt: skip
     assert runner.invoke(app, ["bench", str(path)]).exit_code != 0
