@@ -1,11 +1,12 @@
 """SufficeSearchCV beside scikit-learn's own classes that tune by cross-validation, on one table.
 
-Every tool gets the same numbers, with its own defaults (RATIOS of l1 where it takes a list), and the same five folds, but
-for RidgeCV, which leaves out one row at a time, as people run it. Tools are held against those that tune the same
-penalties, l2 alone or l1 and l2. What counts is the exact cross-validated loss, log loss or squared error, at the penalties that it returns: the folds'
-models are solved anew, to proven errors, since a tool's own figure is that of models as it has trained them. A search
-that goes on from good to better, ours, has come near when it has first proven that of penalties; the others tell when
-they are done. Times are those of the processor, of the call that tunes and refits and nothing else.
+Every tool gets the same numbers, with its own defaults (RATIOS of l1 where it takes a list), and the same five folds,
+but for RidgeCV, which leaves out one row at a time, as people run it. Tools are held against those that tune the same
+penalties, l2 alone or l1 and l2. What counts is the exact cross-validated loss, log loss or squared error, at the
+penalties that it returns: the folds' models are solved anew, to proven errors, since a tool's own figure is that of
+models as it has trained them. A search that goes on from good to better, ours, has come near when it has first proven
+that of penalties; the others tell when they are done. Times are those of the processor, of the call that tunes and
+refits and nothing else.
 """
 
 from __future__ import annotations
