@@ -24,7 +24,7 @@ from joblib import cpu_count
 from suffice.executors.pools import Processes
 from suffice.executors.spread import Serial, Work
 
-START = 3.0  # seconds until processes are at work: 2 on an idle machine, 5 on a busy one
+START = 5.0  # seconds until processes are at work: 2 on an idle machine, 5 on a busy one
 TIMES = 25  # evaluations of a search: from 5 to 40
 
 
