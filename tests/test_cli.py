@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ typer_testing = pytest.importorskip("typer.testing")
 from suffice_paper import command  # noqa: E402
 
 import suffice  # noqa: E402
+from suffice import cli  # noqa: E402
 from suffice.cli import app  # noqa: E402
 
 runner = typer_testing.CliRunner()
@@ -103,6 +106,20 @@ def test_the_package_runs_as_a_module():
     assert "Usage: python -m suffice" in shown.stdout
 
 
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the age of a process is asked after in /proc")
+def test_a_command_s_clock_began_with_its_process():
+    code = "import time, suffice.cli as cli; print(time.process_time(), cli._age(), time.monotonic())"
+    before = time.monotonic()
+    made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    spent, age, now = map(float, made.stdout.split())
+    assert spent <= age <= now - before + 0.02  # the kernel's clock ticks
+
+
+def test_a_process_that_has_become_a_command_late_does_not_count_what_was_before(monkeypatch):
+    monkeypatch.setattr(time, "clock_gettime", lambda clock: 1e9)
+    assert cli._age() == pytest.approx(time.process_time(), abs=1.0)
+
+
 def test_the_version_is_told():
     told = runner.invoke(app, ["--version"])
     assert told.exit_code == 0 and told.stdout == f"suffice {suffice.__version__}\n"
@@ -126,5 +143,7 @@ def test_bench_compares_tools_on_a_table_of_ones_own(tmp_path):
     assert told.exit_code == 0, told.output
     found = json.loads(told.stdout)
     assert (found["rows"], found["columns"], found["scoring"]) == (80, 3, "neg_log_loss")
-    assert {run["tool"] for run in found["runs"]} == {"suffice", "lbfgs, l2"}
+    assert {(run["tool"], run["penalties"]) for run in found["runs"]} == {
+        ("suffice", "l2"), ("LogisticRegressionCV", "l2"), ("suffice", "l1 and l2"),
+    }  # fmt: skip
     assert runner.invoke(app, ["bench", str(path)]).exit_code != 0

@@ -1,10 +1,12 @@
 """Executors: the same bits from any number of workers, data that travel once, and no worker that could spoil a run."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from concurrent import futures
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +17,8 @@ from threadpoolctl import threadpool_info
 
 from suffice import BilevelProblem, Options, OracleError, Space, Status, losses, problems, resume, tune
 from suffice import journal as journals
-from suffice.executors import Dask, Futures, Processes, Serial, WorkerError, find
+from suffice.executors import Dask, Futures, Processes, Serial, WorkerError, find, worthwhile
+from suffice.executors.worthwhile import Worthwhile
 from suffice.rows.design import Design
 
 SPACE = Space(l1=(1e-3, 1e1), l2=(1e-2, 1e1))
@@ -107,6 +110,39 @@ def test_processes_give_the_serial_result_and_serial_runs_continue_theirs(tmp_pa
     run(bilevel(), options=Options(max_evaluations=3), journal=tmp_path / "serial")
     with bilevel(Processes(1)) as problem:
         assert same(resume(tmp_path / "serial", problem=problem, options=OPTIONS), serial)
+
+
+def test_processes_that_begin_in_the_middle_of_a_run_give_the_serial_result(tmp_path, serial, monkeypatch):
+    monkeypatch.setattr(worthwhile, "START", 0.0)
+    executor, begun = Worthwhile(2), []
+
+    def wait(record):  # for processes, which a run does not wait for
+        begun.append(len(futures.wait(executor._starting).done))
+
+    assert same(run(bilevel(executor), journal=tmp_path / "two", callback=wait), serial)
+    assert begun[0] == 0 < begun[1] == begun[-1]
+    assert re.fullmatch(
+        r"2 processes: evaluations took \S+ s each; 2 processes would save \S+ s over \d+ more, and take 0 s to start",
+        executor.estimate,
+    )
+
+
+def test_a_small_problem_is_solved_by_one_process_whatever_was_asked_for(serial, monkeypatch):
+    monkeypatch.setattr(Worthwhile, "_ready", lambda self: pytest.fail("a process was started"))
+    executor = Worthwhile(2)
+    assert same(run(bilevel(executor)), serial)
+    assert executor.estimate.startswith("one process: evaluations took ")
+
+
+def test_the_data_of_a_problem_stay_with_workers_whatever_its_limit_of_steps():
+    executor, theta = Processes(2), np.array([-1.0, -1.0])
+    with bilevel(executor) as problem:
+        problem.evaluate(theta, within=1e-3)
+        folder = executor._folder
+        limited = problem.limited(3).evaluate(theta, within=1e-9)
+        assert executor._folder == folder
+    assert max(solution.steps for solution in limited.solutions) <= 3
+    assert limited.r.tolist() == bilevel("serial").limited(3).evaluate(theta, within=1e-9).r.tolist()
 
 
 def test_problems_with_data_of_their_own_give_the_serial_result_without_an_executor_too():

@@ -1,10 +1,12 @@
 """SufficeSearchCV beside scikit-learn's own classes that tune by cross-validation, on one table.
 
-Every tool gets the same numbers and the same five folds, with its own defaults (RATIOS of l1 where it takes a list).
-What counts is the exact cross-validated loss, log loss or squared error, at the penalties that it returns: the folds'
-models are solved anew, to proven errors, since a tool's own figure is that of models as it has trained them. A search
-that goes on from good to better, ours, has come near when it has first proven that of penalties; the others tell when
-they are done. Times are those of the processor, of the call that tunes and refits and nothing else.
+Every tool gets the same numbers, with its own defaults (RATIOS of l1 where it takes a list), and the same five folds,
+but for RidgeCV, which leaves out one row at a time, as people run it. Tools are held against those that tune the same
+penalties, l2 alone or l1 and l2. What counts is the exact cross-validated loss, log loss or squared error, at the
+penalties that it returns: the folds' models are solved anew, to proven errors, since a tool's own figure is that of
+models as it has trained them. A search that goes on from good to better, ours, has come near when it has first proven
+that of penalties; the others tell when they are done. Times are those of the processor, of the call that tunes and
+refits and nothing else.
 """
 
 from __future__ import annotations
@@ -12,11 +14,12 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn.linear_model import ElasticNet, ElasticNetCV, LogisticRegression, LogisticRegressionCV, RidgeCV
+from sklearn.linear_model import ElasticNet, ElasticNetCV, LogisticRegression, LogisticRegressionCV, Ridge, RidgeCV
 from sklearn.model_selection import KFold, StratifiedKFold
 
 from suffice.options import Options
@@ -49,13 +52,17 @@ class Tabled:
         return list(kind(5, shuffle=True, random_state=0).split(self.X, self.y))
 
     @property
+    def penalties(self) -> str:
+        return "l2" if self.l2_alone else "l1 and l2"
+
+    @property
     def scoring(self) -> str:
         return "neg_log_loss" if self.labels else "neg_mean_squared_error"
 
     @property
     def estimator(self) -> Any:
         if not self.labels:
-            return ElasticNet()
+            return Ridge() if self.l2_alone else ElasticNet()
         return LogisticRegression() if self.l2_alone else LogisticRegression(l1_ratio=0.5, solver="saga")
 
 
@@ -90,9 +97,9 @@ def _logistic(data: Tabled, **arguments: Any) -> Found:
     return ratio * penalty, (1.0 - ratio) * penalty
 
 
-def lbfgs(data: Tabled, note: Note) -> Found:
+def lbfgs(data: Tabled, note: Note, grid: int = 10) -> Found:
     """LogisticRegressionCV with l2 alone, as it comes."""
-    return _logistic(data, l1_ratios=(0.0,))
+    return _logistic(data, l1_ratios=(0.0,), Cs=grid)
 
 
 def saga(data: Tabled, note: Note) -> Found:
@@ -100,16 +107,15 @@ def saga(data: Tabled, note: Note) -> Found:
     return _logistic(data, l1_ratios=RATIOS, solver="saga")
 
 
-def ridge_cv(data: Tabled, note: Note) -> Found:
-    """RidgeCV with a grid of 100."""
-    grid = np.logspace(-6, 6, 100)
-    model = RidgeCV(grid, cv=data.splits, scoring="neg_mean_squared_error").fit(data.X, data.y)
-    return 0.0, float(model.alpha_) / (0.8 * data.X.shape[0])
+def ridge_cv(data: Tabled, note: Note, grid: int = 100) -> Found:
+    """RidgeCV, which leaves out one row at a time: its alpha is for all rows but one."""
+    model = RidgeCV(np.logspace(-6, 6, grid)).fit(data.X, data.y)
+    return 0.0, float(model.alpha_) / data.X.shape[0]
 
 
-def elastic_net_cv(data: Tabled, note: Note) -> Found:
-    """ElasticNetCV with its own grid of 100."""
-    model = ElasticNetCV(l1_ratio=RATIOS, cv=data.splits).fit(data.X, data.y)
+def elastic_net_cv(data: Tabled, note: Note, grid: int = 100) -> Found:
+    """ElasticNetCV with its own grid."""
+    model = ElasticNetCV(l1_ratio=RATIOS, alphas=grid, cv=data.splits).fit(data.X, data.y)
     return float(model.alpha_ * model.l1_ratio_), float(model.alpha_ * (1.0 - model.l1_ratio_))
 
 
@@ -127,6 +133,7 @@ class Run:
     found: Found
     notes: list[tuple[float, float]] = field(default_factory=list)
     loss: float = np.nan
+    penalties: str = ""  # that it tunes
 
     def until(self, best: float) -> float | None:
         """When penalties were first at hand whose loss is near the best; None for never."""
@@ -141,13 +148,22 @@ def timed(data: Tabled, name: str, tool: Tool) -> Run:
         warnings.simplefilter("ignore")  # not every tool converges within its number of iterations
         began = time.process_time()
         found = tool(data, lambda upper: notes.append((time.process_time() - began, upper)))
-        run = Run(name, time.process_time() - began, found, notes)
+        run = Run(name, time.process_time() - began, found, notes, penalties=data.penalties)
         run.loss = exact_loss(data, found)
     return run
 
 
-def compared(data: Tabled) -> list[Run]:
-    """Our search and scikit-learn's on a table, the best loss first, without saga, which may take hours."""
-    tools = {OURS: ours, **(CLASSIFIERS if data.labels else REGRESSORS)}
-    runs = [timed(data, name, tool) for name, tool in tools.items() if name != "saga"]
-    return sorted(runs, key=lambda run: run.loss)
+def compared(data: Tabled, grid: int | None = None) -> list[list[Run]]:
+    """Our search and scikit-learn's on a table, those of the same penalties together, the best loss first, without
+    saga, which may take hours. `grid`: how many values a penalty has in the grids, if not as many as they come with."""
+    size = {} if grid is None else {"grid": grid}
+    rivals: dict[bool, dict[str, Tool]] = {
+        True: {"LogisticRegressionCV": lbfgs} if data.labels else {"RidgeCV": ridge_cv},
+        False: {} if data.labels else {"ElasticNetCV": elastic_net_cv},
+    }
+    found = []
+    for l2_alone, tools in rivals.items():
+        there = replace(data, l2_alone=l2_alone)
+        runs = [timed(there, name, partial(tool, **size)) for name, tool in tools.items()]
+        found.append(sorted([timed(there, OURS, ours), *runs], key=lambda run: run.loss))
+    return found

@@ -1,5 +1,5 @@
 """`python -m suffice`: the command line."""
 
-from suffice.cli import app
+from suffice.cli import start
 
-app()
+start()

@@ -9,6 +9,8 @@ is in the journal, and whatever could be made is there.
 
 from __future__ import annotations
 
+import atexit
+import gc
 import importlib.metadata
 import inspect
 import io
@@ -34,9 +36,12 @@ from suffice.result import OracleError
 from suffice.signals import termination
 from suffice.tabular.settings import AfterSearchError, Settings
 
+LONG = 10.0  # seconds that a process may have waited before its first line is run
 Jobs = Annotated[int, typer.Option(min=0, help="processes; 0: one per core")]
 Json = Annotated[bool, typer.Option("--json", help="print what was found as JSON, and nothing else")]
 Trust = Annotated[bool, typer.Option("--trust", help="load a file that runs code which is in it: only if you made it")]
+
+_began: float | None = None  # when this process did, if it is a command's own, by `time.monotonic()`
 
 app = typer.Typer(add_completion=False, help="Hyperparameter tuning that trains each model just accurately enough.")
 
@@ -79,7 +84,6 @@ def tune(
     out: Annotated[
         Path | None, typer.Option(help="folder of the run (results/tune-NAME); an unfinished run in it is continued")
     ] = None,
-    jobs: Jobs = 1,
     as_json: Json = False,
     **options: Any,
 ) -> None:
@@ -92,7 +96,7 @@ def tune(
         settings = replace(settings, files=() if cluster is None else tuple(map(str, data)))
         name = first.name.removesuffix(".gz").rpartition(".")[0] or first.name
         out = Path("results") / f"tune-{name}" if out is None else out
-        _tune(settings, out, jobs, as_json)
+        _tune(settings, out, as_json)
 
 
 @app.command()
@@ -182,7 +186,7 @@ def reproduce(
 @app.command()
 def resume(
     folder: Annotated[Path, typer.Argument(help="the folder of an unfinished run")],
-    jobs: Jobs = 0,
+    jobs: Annotated[int | None, typer.Option(min=0, help="processes; by default as before; 0: one per core")] = None,
     as_json: Json = False,
     data: Annotated[Path | None, typer.Option(help="where the table of `suffice tune` is now, if it has moved")] = None,
     max_evaluations: Annotated[int | None, typer.Option(help="`suffice tune`: a new limit on the total")] = None,
@@ -195,11 +199,12 @@ def resume(
         if _is_tune(folder):
             from suffice.tabular.run import read_settings
 
-            return _tune(replace(read_settings(folder), **given), folder, jobs, as_json)
+            given |= {} if jobs is None else {"jobs": jobs}
+            return _tune(replace(read_settings(folder), **given), folder, as_json)
         for name in given:
             raise ValueError(f"--{name.replace('_', '-')}: {folder} holds no run of `suffice tune`")
         known = _beside("suffice_paper", "reproduce").read_command(folder)
-    reproduce(**known, out=folder, jobs=jobs, as_json=as_json)
+    reproduce(**known, out=folder, jobs=jobs or 0, as_json=as_json)
 
 
 @app.command()
@@ -223,12 +228,14 @@ def bench(
         typer.Argument(help="grids: beside scikit-learn's; a table of your own; tuners: beside everything installed"),
     ] = "grids",
     target: Annotated[str | None, typer.Option(help="a table of your own: the column to predict")] = None,
-    grid: Annotated[int, typer.Option(min=2, max=50, help="values of each penalty in scikit-learn's grids")] = 10,
+    grid: Annotated[
+        int | None, typer.Option(min=2, max=50, help="values of a penalty in a grid (grids: 10; a table: as they come)")
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="tuners: three problems, one seed, a minute or two")] = False,
     jobs: Annotated[int, typer.Option(min=1, help="tuners: processes of one thread each")] = 1,
     as_json: Json = False,
 ) -> None:
-    """Compare with scikit-learn's grid searches on this machine, on data that ship with it: a minute or so. `suffice
+    """Compare with scikit-learn's grid searches on this machine, on data that ship with it: 10 to 20 seconds. `suffice
     bench data.csv --target y` compares with its RidgeCV, ElasticNetCV and LogisticRegressionCV on a table of your own.
     In a clone of the repository `suffice bench tuners` compares with every other tuner that is installed, for hours."""
     if what not in ("grids", "tuners") and target is None:
@@ -238,9 +245,9 @@ def bench(
         if what == "tuners":
             command.bench_tuners(quick, jobs, as_json)
         elif what == "grids":
-            command.bench_grids(grid, as_json)
+            command.bench_grids(grid or 10, as_json)
         else:
-            command.bench_table(what, target, as_json)
+            command.bench_table(what, target, grid, as_json)
 
 
 def _is_tune(folder: Path) -> bool:
@@ -277,7 +284,7 @@ def _exit(line: str, code: int) -> typer.Exit:
     return typer.Exit(code)
 
 
-def _tune(settings: Settings, out: Path, jobs: int, as_json: bool) -> None:
+def _tune(settings: Settings, out: Path, as_json: bool) -> None:
     from rich.console import Console
     from rich.live import Live
 
@@ -285,7 +292,7 @@ def _tune(settings: Settings, out: Path, jobs: int, as_json: bool) -> None:
     from suffice.tabular import live
     from suffice.tabular.run import claim, execute, load, opened
 
-    began = time.monotonic()
+    began = time.monotonic() if _began is None else _began
     with _one_line_errors("tune", out), opened(settings) as table:
         problem, settings = load(settings, table)
         claim(out, settings)
@@ -296,8 +303,7 @@ def _tune(settings: Settings, out: Path, jobs: int, as_json: bool) -> None:
         hidden = as_json or not console.is_terminal  # nothing moves in a pipe
         with nullcontext() if hidden else Live(progress, console=console, transient=True):
             outcome = execute(
-                settings, problem, out, jobs=jobs or os.cpu_count() or 1, callback=progress.record,
-                stage=progress.stage, began=began,
+                settings, problem, out, callback=progress.record, stage=progress.stage, began=began,
             )  # fmt: skip
     lines, result = live.conclude(outcome), outcome.result
     typer.echo(json.dumps(outcome.plain(), allow_nan=False) if as_json else "\n".join(lines))
@@ -310,6 +316,28 @@ def _tune(settings: Settings, out: Path, jobs: int, as_json: bool) -> None:
         more = {Status.MAX_EVALUATIONS: " --max-evaluations N", Status.MAX_SECONDS: " --max-seconds S"}
         goes_on = f"; `suffice resume {out}{more.get(result.status, '')}` goes on" if result.status.can_go_on else ""
         raise _exit(f"suffice: stopped early, {result.message}{goes_on}", 1)
+
+
+def start() -> None:
+    """A command in a process of its own, whose clock began with the process. What imports make is no garbage: it is
+    hardly looked for meanwhile, and not at all at the end, which would take half a second."""
+    global _began
+    _began = time.monotonic() - _age()
+    gc.set_threshold(100_000)
+    atexit.register(gc.freeze)
+    app()
+
+
+def _age() -> float:
+    """Seconds since this process began, as Linux tells; elsewhere, and where a program has become this one long after
+    it began (`exec`), those that the processor has spent on it."""
+    spent = time.process_time()
+    try:
+        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        age = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return spent
+    return age if 0.0 <= age <= spent + LONG else spent
 
 
 def _beside(package: str, command: str) -> Any:

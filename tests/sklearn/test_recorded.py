@@ -10,13 +10,13 @@ import time
 import numpy as np
 import pytest
 from sklearn.datasets import make_classification, make_regression
-from sklearn.linear_model import ElasticNet, LogisticRegression
+from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, Ridge
 from sklearn.model_selection import KFold
 
 import suffice
-from suffice.journal import JournalError
+from suffice.journal import JournalError, answers
 from suffice.result import Status
-from suffice.sklearn import SufficeSearchCV
+from suffice.sklearn import SufficeSearchCV, _recorded
 
 FEW = suffice.Options(max_evaluations=8, final_radius=1e-2)
 SPACE = {"l1": (1e-4, 1.0), "l2": (1e-4, 1.0)}
@@ -68,6 +68,52 @@ def test_killed_after_any_evaluation_a_second_fit_ends_at_the_same_bits(tmp_path
         same(again, whole)
         assert [record.number for record in made] == list(range(number + 1, count + 1))  # nothing is made twice
         assert again.best_estimator_.predict(X).tolist() == whole.best_estimator_.predict(X).tolist()
+
+
+SEVERAL = make_classification(60, 6, n_classes=3, n_informative=4, n_redundant=0, random_state=0)
+SEARCHES = {
+    "a sketch": (ElasticNet(), None, data()),
+    "one penalty": (Ridge(), None, data()),
+    "looks on a lattice": (LogisticRegression(l1_ratio=0.5, solver="saga"), SPACE, SEVERAL),
+    "a ridge that proves": (Lasso(), {"l1": (1e-4, 1.0)}, (np.hstack([data()[0], data()[0]]), data()[1])),
+}
+
+
+@pytest.mark.parametrize(
+    "estimator, space, given",
+    [pytest.param(*what, id=name, marks=[pytest.mark.slow] * ("lattice" in name)) for name, what in SEARCHES.items()],
+)
+def test_a_search_goes_on_without_the_weights_of_looks_that_nothing_starts_from(
+    estimator, space, given, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(_recorded, "STARTS", 1)
+    monkeypatch.setattr(answers, "SLACK", -(1 << 40))  # the journal is written anew after every evaluation
+    few = {"cv": 3, "options": suffice.Options(max_evaluations=5)}
+    whole = SufficeSearchCV(estimator, space, **few).fit(*given)
+    count = len(whole.cv_results_["work"])
+    for number in range(1, count + 1):
+        folder = tmp_path / str(number)
+        with pytest.raises(KilledError):
+            SufficeSearchCV(estimator, space, **few, journal=folder, callback=after(number, KilledError())).fit(*given)
+        again = SufficeSearchCV(estimator, space, **few, journal=folder).fit(*given)
+        same(again, whole)
+        assert again.best_estimator_.coef_.tolist() == whole.best_estimator_.coef_.tolist()
+        taken = SufficeSearchCV(estimator, space, **few, journal=folder).fit(*given)  # all of it from the journal
+        same(taken, whole)
+        assert taken.held_out_.measured() == whole.held_out_.measured()
+
+
+def test_the_journal_of_few_rows_with_many_columns_is_small(tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((62, 2308)), rng.integers(0, 4, 62)
+    X[:, :20] += y[:, None]
+    sizes = []
+
+    def size(record):
+        sizes.append((tmp_path / "journal.jsonl").stat().st_size)
+
+    SufficeSearchCV(LogisticRegression(max_iter=5000), journal=tmp_path, callback=size).fit(X, y)
+    assert len(sizes) * 5 * 4 * 2308 * 8 > 4.5e6 > max(sizes)  # their weights alone are more than that
 
 
 @pytest.mark.slow

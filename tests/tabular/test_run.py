@@ -18,6 +18,7 @@ import pytest
 typer_testing = pytest.importorskip("typer.testing")
 pandas = pytest.importorskip("pandas")
 
+from suffice import cli  # noqa: E402
 from suffice.cli import app  # noqa: E402
 from suffice.result import Record, Status  # noqa: E402
 from suffice.signals import TimeOver  # noqa: E402
@@ -429,6 +430,35 @@ def test_a_finished_run_tells_the_same_without_an_evaluation(data, tmp_path):
     assert made.exit_code == 0 and (out / run.PAGE).exists()
     FRAME.assign(weight=0.0).to_csv(data, index=False)
     assert tune(data, "--model", "logistic-l2", out=out).exit_code == 2  # another table
+
+
+def test_all_seconds_are_counted_from_the_start_of_the_process(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "PAGE_SECONDS", 600.0)
+    monkeypatch.setattr(cli, "_began", time.monotonic() - 1000.0)
+    result = tune(data, "--max-seconds", 900, "--json", out=tmp_path / "run")
+    found = json.loads(result.stdout)
+    assert result.exit_code == 1 and found["status"] == "max_seconds"
+    assert found["total_seconds"] > 1000.0 > found["seconds"]
+    assert Path(found["report"]).exists() and Path(found["model_file"]).exists()
+
+
+def test_resume_takes_the_jobs_that_tune_had(data, tmp_path, no_report):
+    out = tmp_path / "run"
+    first = tune(data, "--jobs", 2, "--max-evaluations", 2, out=out)
+    assert "Jobs     one process: evaluations took" in first.output  # so few rows are none for two
+    asked = []
+
+    def fit(self, *given, _fit=run.SufficeSearchCV.fit, **how):
+        asked.append(self.n_jobs)
+        return _fit(self, *given, **how)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run.SufficeSearchCV, "fit", fit)
+        again = runner.invoke(app, ["resume", str(out), "--max-evaluations", "3"])
+        alone = runner.invoke(app, ["resume", str(out), "--jobs", "1", "--max-evaluations", "4"])
+    assert asked == [2, 1] and {again.exit_code, alone.exit_code} <= {0, 1}
+    refused = tune(data, "--jobs", -1, out=out)
+    assert refused.exit_code == 2 and "jobs must be 0 or more, got -1" in refused.output
 
 
 def test_a_run_without_time_for_its_report_says_so(data, tmp_path, monkeypatch):

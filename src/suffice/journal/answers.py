@@ -50,7 +50,7 @@ from suffice.signals import undisturbed
 
 FORMAT = "suffice journal 5"
 FILE, LOCK = "journal.jsonl", "lock"
-SLACK = 1 << 22  # bytes of dead weight that are not worth writing a file anew
+SLACK = 1 << 20  # bytes of dead weight that are not worth writing a file anew
 
 
 @dataclass
@@ -233,7 +233,7 @@ class Journal(Closing):
 
     def compact(self, held: Iterable[Evaluation]) -> None:
         """If the file has doubled: write it anew without the solutions of any other evaluations than these."""
-        if self._lines.end <= self._compact_from:
+        if self._lines.end <= self._compact_from or any(self._places.values()):  # answers that are yet to be taken
             return
         needed = {_content(encode(one)) for one in held}
 
@@ -318,5 +318,5 @@ def request_key(policy: str, theta: Array, within: float, warm: Evaluation | Non
 
 
 def _content(encoded: Mapping[str, Any]) -> str:
-    """An evaluation without what may be left out of it."""
-    return json.dumps([encoded["fields"][name] for name in ("theta", "residuals", "errors", "work")])
+    """An evaluation without what may be left out of it, or is added to it: derivatives are work, too."""
+    return json.dumps([encoded["fields"][name] for name in ("theta", "residuals", "errors")])

@@ -72,6 +72,8 @@ def _encode_fields(value: Any) -> dict[str, Any]:
             encoded["solver"] = value.solver.name
         if type(value.state) not in get_args(SolverState):
             encoded["state"] = None
+        elif value.state.x is value.x or value.state.x.tobytes() == value.x.tobytes():  # written once
+            encoded["state"] = replace(value.state, x=None)
     return {name: encode(item) for name, item in encoded.items()}
 
 
@@ -109,6 +111,9 @@ def decode(data: Any) -> Any:
     if "class" in data:
         cls = _CLASSES[data["class"]]
         values = {name: decode(item) for name, item in _expect(data["fields"], dict).items()}
+        state = values.get("state")
+        if cls is Solution and state is not None and state.x is None:
+            values["state"] = replace(state, x=values["x"])
         return cls(**values)
     raise ValueError(f"not plain data of this package: {sorted(data)[:5]}")
 

@@ -81,7 +81,7 @@ class BilevelProblem(Closing):
         self.max_steps = whole_number(max_steps, "max_steps", least=1)
         self.executor: Spread | None = find(executor)
         self._each: Any = together_if_dear(self.lower)
-        self._share = Share(self.lower, self.losses, solver, self.max_steps)
+        self._share = Share(self.lower, self.losses, solver)
 
     def __len__(self) -> int:
         return len(self.lower)
@@ -139,8 +139,7 @@ class BilevelProblem(Closing):
 
     def limited(self, max_steps: int) -> BilevelProblem:
         """The same problem with another `max_steps`; the executor is shared."""
-        max_steps = whole_number(max_steps, "max_steps", least=1)
-        return self._other(max_steps=max_steps, _share=replace(self._share, max_steps=max_steps))
+        return self._other(max_steps=whole_number(max_steps, "max_steps", least=1))
 
     def with_lower(self, lower: Sequence[LowerLevel]) -> BilevelProblem:
         """The same problem with other lower-level problems of the same parameters; the executor is shared."""
@@ -200,7 +199,10 @@ class BilevelProblem(Closing):
             starts = near.solutions if near is not None and near.solutions else (None,) * len(self)
             if len(starts) != len(self):
                 raise ValueError(f"warm must hold {len(self)} solutions, got {len(starts)}")
-            tasks += [Task(j, params, on, accuracy, one, same and is_proven(one)) for j, one in enumerate(starts)]
+            tasks += [
+                Task(j, params, on, accuracy, one, same and is_proven(one), self.max_steps)
+                for j, one in enumerate(starts)
+            ]
         solutions = self._solve(tasks)
         work = [
             solution.steps - self._share.known(task, solution) for task, solution in zip(tasks, solutions, strict=True)

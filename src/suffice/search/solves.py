@@ -42,6 +42,7 @@ class Task:
     within: float
     start: Solution | None = None
     same: bool = False  # whether `start` is a solution at these very parameters
+    max_steps: int = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +52,6 @@ class Share:
     lower: tuple[LowerLevel, ...]
     losses: tuple[Loss, ...]
     solver: str | Solver
-    max_steps: int
 
     def solve(self, task: Task) -> Solution:
         """The solution of one problem, fit for travelling."""
@@ -62,9 +62,9 @@ class Share:
         """The way to the solution, for all tasks to go together."""
         start = _at_home(task, problem)
         if task.on == "residual":
-            return self._settle(problem, self.losses[task.j], start, task.within)
+            return self._settle(problem, self.losses[task.j], start, task)
         if task.on == "weights":
-            return self._settle_weights(problem, start, task.within)
+            return self._settle_weights(problem, start, task)
         return _settle_steps(problem, int(task.within))
 
     def known(self, task: Task, solution: Solution) -> int:
@@ -88,11 +88,11 @@ class Share:
             return f"the radius must be non-negative, got {radius!r}"
         return None
 
-    def _settle(self, problem: Composite, loss: Loss, start: Solution | None, within: float) -> Settling:
+    def _settle(self, problem: Composite, loss: Loss, start: Solution | None, task: Task) -> Settling:
         """On to the radius that the loss asks for at the point reached so far, until both agree."""
         first = 0 if continues(start, problem, self.solver) else 1
         solution = yield Ask(problem, start, steps=first, certificate="free")  # which may be enough
-        budget = solution.steps + self.max_steps - first
+        budget, within = solution.steps + task.max_steps - first, task.within
         solution = _with_error(loss, solution)
 
         def enough(solution: Solution) -> bool:
@@ -111,13 +111,14 @@ class Share:
                 break
         return solution
 
-    def _settle_weights(self, problem: Composite, start: Solution | None, within: float) -> Settling:
-        solution = yield Ask(problem, start, within=min(within, sys.float_info.max), max_steps=self.max_steps)
+    def _settle_weights(self, problem: Composite, start: Solution | None, task: Task) -> Settling:
+        within = task.within
+        solution = yield Ask(problem, start, within=min(within, sys.float_info.max), max_steps=task.max_steps)
         if start is None or continues(start, problem, self.solver):
             return solution
         # A start close to the solution may meet the request before it has moved at all, and would pass the loss of
         # another theta off as the loss here: go on until the solution has moved by more than its error.
-        budget = self.max_steps - solution.steps
+        budget = task.max_steps - solution.steps
         while budget > 0 and INFORMATIVE * norm(solution.x - start.x) < solution.certificate.radius > 1e-3 * within:
             further = yield Ask(problem, solution, within=0.5 * solution.certificate.radius, max_steps=budget)
             if not further.reached:

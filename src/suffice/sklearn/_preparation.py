@@ -21,7 +21,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
 from suffice.arrays import Array, outside_stacklevel, positive
-from suffice.executors import Processes
+from suffice.executors.worthwhile import Worthwhile
 from suffice.journal.answers import Journal
 from suffice.journal.fingerprint import Fingerprint
 from suffice.models.cox import signed_times
@@ -163,14 +163,15 @@ class SearchPreparation:
     fit_params: dict[str, Any]  # of the final fit
 
     def problem(self, jobs: int) -> BilevelProblem:
-        """The mean loss over folds, by so many processes."""
+        """The mean loss over folds, by so many processes where they pay."""
+        jobs = min(jobs, len(self.folds))
         folds, scoring = self.folds, self.scores.optimised
         return BilevelProblem(
             [fold.penalised(self.space.ratio) for fold in folds],
             [fold.loss(scoring, len(folds)) for fold in folds],
             space=self.space.space,
             solver=folds[0].solver,
-            executor=Processes(min(jobs, len(folds))) if jobs > 1 else None,
+            executor=Worthwhile(jobs) if jobs > 1 else None,
         )
 
 

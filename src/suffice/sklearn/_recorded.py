@@ -4,6 +4,9 @@ when a search has found enough: what is left to gain is small against what folds
 Without an l2 a solution need not be unique, and where it is not nothing can be verified. The first evaluation that ends
 so is made again with the ridge that proves it and changes it least, and all that follow have that ridge, unless a
 better one was proven without.
+
+Models go on from those of the nearest evaluation. Of first looks with many weights a few are starts, the others need
+not be in the journal: their weights are what makes it large.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from suffice.result import Record
 from suffice.search.bilevel import BilevelProblem
 from suffice.signals import time_limit
 from suffice.sklearn.penalties import RIDGES, Penalised
+from suffice.solvers.problem import Composite
 from suffice.solvers.solution import Outcome
 
 TRIES = 3  # to prove an evaluation by a ridge,
@@ -30,6 +34,7 @@ WELL = 1e-4  # to this share of F
 ALMOST_ALL = 0.5  # of F: an interval that is wider tells nothing
 SHARE = 0.01  # of the standard error over folds: what a search for a statistical tolerance leaves alone,
 LARGEST = 2e-4  # and of the loss, where that is less
+STARTS = 1 << 19  # bytes of weights of the first looks that are starts
 Tolerance = float | Literal["statistical"]
 
 
@@ -48,6 +53,9 @@ class RecordedProblem:
         self.ridge, self._since, self._tries = 0.0, 0, TRIES  # what stands in for no l2, and the evaluations before
         self.notes: list[tuple[str, float, Evaluation]] = []
         self._fresh = False  # whether the latest evaluation was made here and now
+        self._gone: list[Evaluation] = []  # first looks that nothing starts from any more
+        self.holds_all = False  # for scores of all of them
+        self._size = 8 * sum(one.size or 0 for one in self._models(self.space.bounds[1])) or 1  # bytes of their weights
 
     def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
         return self._noted("residual", theta, within, warm)
@@ -102,7 +110,23 @@ class RecordedProblem:
         if self._tries and self.ridge == 0.0 and unproven(made) and self._is_flat(made):
             made = self._with_ridge(policy, made, within, max_steps)
         self.notes.append((self.purpose, within, made))
+        if self._tries == TRIES and not self.holds_all:  # proofs by a ridge go on from what is not noted
+            self._let_go()
+            if self.journal is not None:
+                self.journal.compact(self._starts())
         return made
+
+    def _let_go(self) -> None:
+        """First looks are gone but for the latest, the best, those near it, and those of which nothing is proven."""
+        best, latest = self.best, self.evaluations[-1]
+        looks = [made for purpose, _, made in self.notes if purpose == "first look" and not _among(self._gone, made)]
+        looks = [made for made in looks[::-1] if made is not best and made is not latest and not unproven(made)]
+        looks.sort(key=lambda made: norm(made.point - best.point))
+        self._gone += looks[max(STARTS // self._size, 1) :]
+
+    def _starts(self) -> list[Evaluation]:
+        """The evaluations that others may start from, the latest first."""
+        return [made for made in self.evaluations[::-1] if not _among(self._gone, made)]
 
     def _is_flat(self, made: Evaluation) -> bool:
         """Whether a model without strong convexity has come to its end here."""
@@ -111,7 +135,10 @@ class RecordedProblem:
 
     def curvatures(self, theta: Array) -> list[float]:
         """The strong convexity of every model, as far as it is known beforehand."""
-        return [one.mu for one in self.problem.at(theta)] if isinstance(self.problem, BilevelProblem) else []
+        return [one.mu for one in self._models(theta)]
+
+    def _models(self, theta: Array) -> list[Composite]:
+        return self.problem.at(theta) if isinstance(self.problem, BilevelProblem) else []
 
     def _with_ridge(self, policy: Policy, made: Evaluation, within: float, max_steps: int | None) -> Evaluation:
         """The evaluation with the ridge that proves it and changes it least, which stays; as it is where none does."""
@@ -160,7 +187,7 @@ class RecordedProblem:
 
     def _nearest(self, theta: Array, warm: Evaluation | None) -> Evaluation | None:
         """The nearest evaluation of all, first looks included; the latest of several at one place."""
-        known = ([] if warm is None else [warm]) + self.evaluations[::-1]
+        known = ([] if warm is None or _among(self._gone, warm) else [warm]) + self._starts()
         return min(known, key=lambda evaluation: norm(evaluation.point - theta), default=None)
 
     def _record(self, within: float, made: Evaluation) -> Record:
@@ -180,6 +207,10 @@ class RecordedProblem:
             incumbent=tuple(best.point.tolist()),
             incumbent_cost=best.cost,
         )
+
+
+def _among(several: list[Evaluation], one: Evaluation) -> bool:
+    return any(one is other for other in several)
 
 
 def unproven(evaluation: Evaluation) -> bool:

@@ -141,7 +141,8 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         evaluation. max_seconds are for all of `fit`: the search ends when 70 % of them have passed, the last evaluation
         at 85 %, the final fit has the rest; what is under way then is given up (in the main thread).
     n_jobs : int, default None
-        Processes that folds are spread over; None: 1.
+        Processes that folds are spread over, at most, from the moment on at which they pay: until then one does all,
+        to the same bits. None: 1.
     device : device of torch, such as "cuda" or "cuda:1", default None
         Where rows of folds live, in float64; None: where X is, which may be an array of torch, CuPy or JAX. For dense X
         and LogisticRegression (two classes, any solver but liblinear), ElasticNet, Lasso and Ridge; steps of a pipeline
@@ -190,6 +191,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         know the target only: the most frequent class, or the mean.
     global_gap_ : float, with `certify_global`: no penalties in the space have a loss that is lower by more than this
         share; `global_certificate_` : suffice.GlobalCertificate, with `plot()`.
+    estimate_of_jobs_ : str, with n_jobs > 1, whether more processes than one paid, and the figures that said so.
     scorers_ : dict of all scorers by name; `scorer_` is the one of `best_score_` and `score`, named `asked_scoring_`.
     coef_, intercept_, n_nonzero_ : of the linear estimator inside `best_estimator_`; see `coefficients()`.
     best_index_, best_estimator_, n_splits_, classes_, n_features_in_ : as in GridSearchCV.
@@ -241,6 +243,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             held = f", {count} evaluations in the journal" if count else ""
             self._say(1, f"{', '.join(known.space.names)} by {len(known.folds)} folds" + held)
             recorded = RecordedProblem(problem, journal, self._tell)
+            recorded.holds_all = len(self.scorers_) > 1
             search = PenaltySearch(
                 recorded, known.folds, known.space, known.options, self.initial, self.tolerance,
                 self.refit == "one_se", began,
@@ -253,6 +256,9 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                     best = self._certify(recorded.problem, search, best)
             finally:
                 self.result_ = without_data(search.result)
+            self.estimate_of_jobs_ = getattr(problem.executor, "estimate", "")
+            if self.estimate_of_jobs_:
+                self._say(1, self.estimate_of_jobs_)
             interrupted = self.result_.status in (Status.INTERRUPTED, Status.TERMINATED)
             hurry = time.monotonic() + GRACE if interrupted and journal is not None else math.inf
             with at_once(hurry):

@@ -72,7 +72,7 @@ def best_of_lines(lattice: Lattice) -> Array:
 def _look_from(sketch: Sketch, problem: RecordedProblem) -> Evaluation:
     """F where the sketch is least, from its weights there."""
     known, theta = problem.best, np.array(sketch.lowest)
-    starts = zip(known.solutions, sketch.weights[sketch.lowest], strict=True)
+    starts = zip(known.solutions, sketch.weights[sketch.lowest], strict=bool(known.solutions))
     here = [solution.start_at(x) for solution, x in starts]
     warm = replace(known, theta=theta, solutions=here, jacobian=None, gradient=None)
     return problem.look(theta, within=LOOK * math.sqrt(known.cost / len(known.e)), warm=warm, max_steps=STEPS)

@@ -25,7 +25,6 @@ def tune_table(
     *,
     time: str | None = None,
     out: str | os.PathLike[str] | None = None,
-    jobs: int = 1,
     client: Any = None,
     callback: Callable[[Record], object] | None = None,
     **options: Any,
@@ -46,7 +45,7 @@ def tune_table(
     table: AnyTable
     if hasattr(frame, "map_partitions"):  # of Dask
         client = import_module("distributed").get_client() if client is None else client
-        settings, jobs = replace(settings, data="dask.dataframe"), 1
+        settings = replace(settings, data="dask.dataframe", jobs=1)
         check_settings(settings)
         table = of_frame(frame, client)
     else:
@@ -55,8 +54,7 @@ def tune_table(
     temporary = TemporaryDirectory(prefix="suffice-") if out is None else None
     folder = Path(temporary.name if temporary is not None else out or "")
     claim(folder, settings)
-    found = execute(settings, problem, folder, jobs=jobs or os.cpu_count() or 1, callback=callback, began=began,
-                    temporary=temporary)  # fmt: skip
+    found = execute(settings, problem, folder, callback=callback, began=began, temporary=temporary)
     for failure in found.failures:
         warnings.warn(failure, stacklevel=2)
     return found

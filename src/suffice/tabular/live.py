@@ -130,6 +130,8 @@ def conclude(outcome: TunedTable) -> list[str]:
     if search.refit == "one_se":
         given += ": the largest penalties whose loss is within one standard error of the best"
     lines += [f"Best     {given}", f"Search   {found['evaluations']} evaluations in {took}: {found['message']}"]
+    if found["jobs"] is not None:
+        lines.append(f"Jobs     {found['jobs']}")
     lines += _columns(found["coefficients"], problem)
     if outcome.temporary is not None:
         lines += (f"{'Use' if k == 0 else '':9}{line}" for k, line in enumerate(outcome.how_to_load()))
@@ -138,8 +140,8 @@ def conclude(outcome: TunedTable) -> list[str]:
     lines += map(noted, outcome.notes[len(problem.notes) :])
     if outcome.page is not None and outcome.temporary is None:
         lines.append(f"Report   {outcome.page}")
-    after = duration(outcome.total_seconds - outcome.seconds)
-    parts = f"{took} for search and fit, {after} for all that follows"
+    before, after = outcome.before, outcome.total_seconds - outcome.before - outcome.seconds
+    parts = f"{duration(before)} to begin, {took} for search and fit, {duration(after)} for all that follows"
     return [*lines, f"Time     {duration(outcome.total_seconds)} in all: {parts}"]
 
 

@@ -7,9 +7,10 @@
     report.json     what was found, as plain data
     report.html     the same, to look at
 
-`--max-seconds` are for all of it, the report included: what is under way when they are over is given up. The same
-command in the same folder goes on where it was, and ends at the same bits: what is in the journal is not made again.
-Budgets and the number of processes may differ; anything else is another run, and refused.
+`--max-seconds` are for all of it, from the start of the process to the report: what is under way when they are over is
+given up, but for the page itself. The same command in the same folder goes on where it was, and ends at the same bits:
+what is in the journal is not made again. Budgets and the number of processes may differ; anything else is another run,
+and refused.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ from suffice.tabular.table import RECIPE
 
 REPORT, PAGE = "report.json", "report.html"
 FOR_THE_REPORT = (0.4, 10.0)  # of max_seconds, and seconds at most
-REPORT_SECONDS = 2.0  # a report's models take no longer than the search, or than this
+REPORT_SHARE, REPORT_SECONDS = 0.1, 1.0  # a report's models end when so much of the search, or this, has followed it
+PAGE_SECONDS = 1.0  # a report without models of its own may take so long beyond max_seconds
 GRACE = 0.4  # seconds for what follows a search that was interrupted
 
 
@@ -67,8 +69,9 @@ class TunedTable:
     model_file: Path | None  # None: it could not be written
     model_types: tuple[str, ...]  # what skops has to trust, besides the types it knows
     failures: list[str]  # what went wrong after the search
-    seconds: float
-    total_seconds: float = 0.0  # with the report
+    seconds: float  # of search and final fit
+    total_seconds: float = 0.0  # with all that comes before and after
+    before: float = 0.0  # seconds
     page: Path | None = None
     model: Any = None  # what is delivered: the pipeline, with the target's own labels and units
     temporary: TemporaryDirectory[str] | None = None  # which ends with this
@@ -147,6 +150,7 @@ class TunedTable:
             "model_types": list(self.model_types),
             "report": None if self.page is None else str(self.page),
             "test": self.test,
+            "jobs": search.estimate_of_jobs_ or None,
             "failures": self.failures,
             "notes": self.notes,
         }
@@ -315,7 +319,6 @@ def execute(
     problem: TableProblem,
     folder: Path,
     *,
-    jobs: int = 1,
     callback: Callable[[Record], object] | None = None,
     stage: Callable[[str], object] = lambda what: None,
     began: float | None = None,
@@ -323,31 +326,34 @@ def execute(
 ) -> TunedTable:
     """Search, fit and write everything down. What ends the search early is reported by `search.result_`. `began` is
     when the clock of max_seconds started, by `time.monotonic()`; None: now. `temporary` is the folder, if it is one."""
-    began = monotonic() if began is None else began
+    searching = monotonic()
+    began = searching if began is None else began
     until = began + (math.inf if settings.max_seconds is None else settings.max_seconds)
     held = None if settings.test is None else unseen(settings.test, settings.target, problem, settings.weights)
     places.write(folder / RECIPE, asdict(problem.recipe))
     for_the_search = seconds_for_the_search(until - monotonic(), report=not settings.no_report)
-    search, caught = _searched(settings, problem, folder, for_the_search, jobs, callback)
-    seconds = monotonic() - began
+    search, caught = _searched(settings, problem, folder, for_the_search, callback)
+    searched = monotonic()
+    seconds, page = searched - searching, PAGE_SECONDS
     if search.result_.status in (Status.INTERRUPTED, Status.TERMINATED):
-        until = min(until, monotonic() + GRACE)
+        until, page = min(until, searched + GRACE), -math.inf
     model = finished(search.best_estimator_, problem)
     (file, types), failures = save(model, folder)
     told = [shortened(str(item.message)) for item in caught]  # levels that a fold has not seen are no worry
     notes = [*problem.notes, *dict.fromkeys(text for text in told if "unknown categories" not in text)]
     outcome = TunedTable(
-        problem, search, notes, folder, file, types, failures, seconds, model=model, temporary=temporary
-    )
+        problem, search, notes, folder, file, types, failures, seconds, before=searching - began, model=model,
+        temporary=temporary,
+    )  # fmt: skip
     units: dict[str, Any] = {"inverse": np.exp if problem.log_target else None, "labels": problem.labels}  # its own
     outcome.attempt("measures", lambda: compared_measures(search.held_out_, search.baseline_, **units))
     try:
-        with time_limit(until):
+        with time_limit(max(until, monotonic() + page)):
             if held is not None:
                 outcome.notes += held[0]
                 outcome.attempt("test", lambda: held[1](model))
             if not settings.no_report:
-                most = min(monotonic() + max(seconds, REPORT_SECONDS), until)
+                most = min(searched + max(REPORT_SHARE * seconds, REPORT_SECONDS), until)
                 outcome.attempt("page", lambda: _report(outcome, settings, units, most, stage))
     except TimeOver:
         again = f"`suffice resume {folder}` makes up for it"
@@ -363,7 +369,7 @@ def seconds_for_the_search(left: float, *, report: bool) -> float:
 
 
 def _searched(
-    settings: Settings, problem: TableProblem, folder: Path, seconds: float, jobs: int, callback: Any
+    settings: Settings, problem: TableProblem, folder: Path, seconds: float, callback: Any
 ) -> tuple[SufficeSearchCV, list[warnings.WarningMessage]]:
     """The search, come to its end, and what was warned of meanwhile."""
     search = SufficeSearchCV(
@@ -372,7 +378,7 @@ def _searched(
         cv=problem.cv,
         scoring=problem.optimised(None) if settings.scoring is None else settings.scoring,
         options=replace(settings.options, max_seconds=seconds),
-        n_jobs=1 if settings.cluster else jobs,
+        n_jobs=1 if settings.cluster else settings.jobs or os.cpu_count(),
         journal=folder,
         callback=callback,
         groups_of_features=problem.groups,

@@ -17,7 +17,7 @@ from suffice.arrays import positive
 from suffice.options import Options
 
 Task = Literal["classification", "regression"]
-MINOR = ("max_evaluations", "max_seconds", "data", "test", "no_report", "cluster")  # what may differ in a folder
+MINOR = ("max_evaluations", "max_seconds", "data", "test", "no_report", "jobs", "cluster")  # may differ in a folder
 FINAL_RADIUS = 1e-3  # of the box of logarithms: steps of a hundredth of a decade
 
 
@@ -182,6 +182,7 @@ class Settings(ColumnSettings, FoldSettings, TargetSettings):
     max_evaluations: int = _option(200, "limit on evaluations, not counting the first looks and the accurate last one")
     max_seconds: float | None = _option(None, "limit on the seconds of all, report included")
     no_report: bool = _option(False, "leave out report.json and report.html")
+    jobs: int = _option(1, "processes at most, started where they pay; 0: one per core")
     cluster: str | None = _option(
         None, "the address of a Dask scheduler, on whose workers the rows of parquet files live"
     )
@@ -194,7 +195,7 @@ class Settings(ColumnSettings, FoldSettings, TargetSettings):
         for name, known in {"task": ("auto", "classification", "regression"), "model": ("auto", *MODELS)}.items():
             if (given := getattr(self, name)) not in known:
                 raise ValueError(f"{name} must be {', '.join(known[:-1])} or {known[-1]}, got {given!r}")
-        least = {"min_class_size": (self.min_class_size, 0), "max_levels": (self.max_levels, 2)}
+        least = {"min_class_size": (self.min_class_size, 0), "max_levels": (self.max_levels, 2), "jobs": (self.jobs, 0)}
         for name, (value, low) in least.items():
             if value is not None and value < low:
                 raise ValueError(f"{name} must be {low} or more, got {value}")
