@@ -2,6 +2,9 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
 from sklearn import metrics
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import load_iris, make_regression
@@ -12,7 +15,7 @@ from sklearn.svm import LinearSVC
 
 import suffice
 from suffice.sklearn import SufficeSearchCV
-from suffice.sklearn.measures import Predicted, as_text, compared_measures
+from suffice.sklearn.measures import Predicted, as_text, compared_measures, share_interval, shown
 
 FEW = suffice.Options(max_evaluations=4, final_radius=1e-2)
 CV = KFold(3, shuffle=True, random_state=0)
@@ -63,7 +66,7 @@ def test_targets_that_are_transformed_are_measured_in_their_own_units():
 def test_decision_values_rank_and_are_no_probabilities():
     made = search(LinearSVC(), (Y == 1).astype(int))
     found = made.held_out_.measured()
-    assert set(found) == {"accuracy", "auc"}
+    assert set(found) == {"accuracy", "accuracy_low", "accuracy_high", "auc"}
     assert made.held_out_.gain(made.baseline_) == pytest.approx(1.0 - (1.0 - found["accuracy"]) / (50 / 150), abs=0.05)
 
 
@@ -72,6 +75,29 @@ def test_weights_count_and_what_is_not_finite_is_not_measured():
     found = Predicted(y, p, s).measured()
     assert found["rmse"] == pytest.approx(np.sqrt(0.25 / 3)) and found["mae"] == pytest.approx(0.5 / 3)
     assert Predicted(y, np.array([0.0, np.inf, 0.0])).measured() == {}
+
+
+@given(n=st.integers(1, 400), share=st.floats(0.0, 1.0), coverage=st.sampled_from([0.9, 0.95]))
+def test_the_interval_of_a_share_is_that_of_clopper_and_pearson(n, share, coverage):
+    hits = round(share * n)
+    exact = binomtest(hits, n).proportion_ci(coverage, method="exact")
+    assert share_interval(hits, n, coverage) == pytest.approx((exact.low, exact.high), abs=1e-9)
+
+
+def test_all_of_few_rows_right_is_no_certainty():
+    labels = np.array(["a", "b"] * 31)
+    found = Predicted(labels, labels, classes=np.array(["a", "b"])).measured()
+    assert found["accuracy"] == 1.0 and found["accuracy_low"] == pytest.approx(0.025 ** (1 / 62))
+    assert shown(found) == "accuracy 100.00 % (95 % interval 94.2 to 100.0 %)"
+
+
+def test_rows_that_count_differently_are_fewer():
+    labels, right = np.array([0, 1] * 30), np.array([0, 1] * 27 + [1, 0] * 3)
+    classes, weight = np.array([0, 1]), np.tile([1.0, 1.0, 1.0, 1.0, 1.0, 20.0], 10)
+    plain, unequal = (Predicted(labels, right, one, classes).measured() for one in (None, weight))
+    same = Predicted(labels, right, np.full(60, 7.0), classes).measured()
+    assert same == pytest.approx(plain)
+    assert unequal["accuracy_high"] - unequal["accuracy_low"] > plain["accuracy_high"] - plain["accuracy_low"]
 
 
 def test_numbers_for_people():

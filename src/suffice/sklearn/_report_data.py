@@ -30,7 +30,7 @@ from suffice.rows.given import counted, here, indexed, numbered
 from suffice.sklearn._final_fit import between, fitted_weights, solved
 from suffice.sklearn._preparation import in_place
 from suffice.sklearn.adapters import find_adapter
-from suffice.sklearn.measures import Predicted, compared_measures
+from suffice.sklearn.measures import Predicted, compared_measures, share_interval
 from suffice.sklearn.penalties import FeatureGroups, in_strength, kind_of, split_pipeline, strength
 from suffice.sklearn.scores import score_of
 from suffice.sklearn.splits import SearchData, Split
@@ -286,16 +286,15 @@ def calibration(held: Sequence[HeldOutFold], labels: Any = None) -> Data:
 
 def _reliability(p: Array, hit: Any, label: str) -> Data:
     """Bins of equal size: what is predicted in the mean and the share of rows of the class, with a 90 % interval."""
-    from scipy.stats import beta
-
     parts = np.array_split(np.argsort(p, kind="stable"), min(BINS, max(1, len(p) // 5)))
     hits, counts = np.array([[int(np.sum(hit[part])), len(part)] for part in parts]).T
+    low, high = share_interval(hits, counts, 0.9)
     return {
         "label": label,
         "predicted": [p[part].mean() for part in parts],
         "observed": hits / counts,
-        "low": np.where(hits > 0, beta.ppf(0.05, hits, counts - hits + 1), 0.0),  # Clopper and Pearson
-        "high": np.where(hits < counts, beta.ppf(0.95, hits + 1, counts - hits), 1.0),
+        "low": low,
+        "high": high,
         "count": counts,
     }
 

@@ -10,11 +10,15 @@ With y the truth, p the prediction, s sample weights and m = sum s y / sum s:
     survival         Harrell's concordance of times and risks, over pairs of one fold and stratum: risks of different
                      models, or with different baseline hazards, have no common zero.
 
+Of n rows that count by s the share p that is right has the 95 % interval of Clopper and Pearson, which holds for any n:
+the p for which a binomial count of n p or more, or of n p or fewer, has a probability of 2.5 %. Rows count as
+n = (sum s)^2 / sum s^2 (Kish).
+
 What is gained on a model that knows the target only is the share of its error that is gone, 1 - e / e0, with e the mean
 squared error, the Brier score, or the share of wrong classes where there are no probabilities; less than LITTLE is
 nothing.
 
-Nothing is proven about them: they are as accurate as the models are.
+Nothing is proven about them: they are as accurate as the models are, and an interval is about other rows of the kind.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import betaincinv
 from sklearn.metrics import confusion_matrix, log_loss, mean_absolute_error, r2_score, roc_auc_score
 
 from suffice.arrays import Array
@@ -132,6 +137,9 @@ class Predicted:
         found = {"accuracy": float(np.average(self.predicted == self.y, weights=weight))}
         if self.alone:
             found["auc"] = 0.5
+        else:
+            n = len(self.y) if weight is None else float(weight.sum() ** 2 / np.sum(weight**2))
+            found["accuracy_low"], found["accuracy_high"] = share_interval(found["accuracy"] * n, n, 0.95)
         if decided is None:
             return found
         index, proper = self._index, self._proper
@@ -178,6 +186,14 @@ class Predicted:
         return {"classes": [str(label) for label in self.classes], "counts": counts.tolist()}
 
 
+def share_interval(hits: Any, n: Any, coverage: float) -> tuple[Any, Any]:
+    """Between which a share lies that `hits` of n rows have, by Clopper and Pearson: never too narrow."""
+    hits, tail = np.minimum(hits, n), 0.5 * (1.0 - coverage)
+    low = np.where(hits > 0.0, betaincinv(np.maximum(hits, 1e-9), n - hits + 1.0, tail), 0.0)
+    high = np.where(hits < n, betaincinv(hits + 1.0, np.maximum(n - hits, 1e-9), 1.0 - tail), 1.0)
+    return low, high
+
+
 def _mean_square(missed: Array, weight: Array | None) -> float:
     """Over rows, and over targets where there are several."""
     return float(np.mean(np.average(missed**2, axis=0, weights=weight)))
@@ -220,8 +236,21 @@ def of_the_target_alone(parts: Sequence[tuple[Predicted, Any, Array | None]]) ->
 
 def shown(found: Mapping[str, float]) -> str:
     """Measures in one line."""
-    words = ((MEASURES[name], name, value) for name, value in found.items() if name in MEASURES)
-    return ", ".join(f"{word} {as_text(name, value)}" for word, name, value in words)
+    told = []
+    for name, value in found.items():
+        if name in MEASURES:
+            told.append(f"{MEASURES[name]} {as_text(name, value)}")
+        if name == "accuracy" and (range_ := accuracy_range(found)):
+            told[-1] += f" (95 % interval {range_})"
+    return ", ".join(told)
+
+
+def accuracy_range(found: Mapping[str, float]) -> str:
+    """The interval of the accuracy, rounded outwards; nothing where there is none."""
+    if "accuracy_low" not in found:
+        return ""
+    low, high = math.floor(1000.0 * found["accuracy_low"]) / 10.0, math.ceil(1000.0 * found["accuracy_high"]) / 10.0
+    return f"{low:.1f} to {high:.1f} %"
 
 
 def as_text(name: str, value: float, digits: int = 4) -> str:
