@@ -2,7 +2,7 @@
 
 import math
 import pickle
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 
 import numpy as np
 import pytest
@@ -33,10 +33,11 @@ def test_every_status_has_a_message_of_its_own():
 def test_a_result_speaks_for_its_status(status):
     result = Result(np.zeros(2), 1.0, (0.5, 2.0), status, 0, 0.0, ())
     assert result.success is status.success
-    where = ": theta = [0.0, 0.0], F lies in [0.5, 2.0]" if status is Status.ACCURACY else ""
+    where = ": theta = [0, 0], F lies in [0.5, 2]" if status is Status.ACCURACY else ""
     assert result.message == status.message + where
-    with_detail = Result(np.zeros(2), 1.0, (0.5, 2.0), status, 0, 0.0, (), detail="theta = [0, 0]")
-    assert with_detail.message == f"{status.message}{where}{';' if where else ':'} theta = [0, 0]"
+    with_detail = replace(result, detail="theta = [0, 0]").message
+    known = {Status.SUFFICES: "converged: ", Status.TARGET: "converged: ", Status.ACCURACY: ""}
+    assert with_detail == known.get(status, f"{status.message}: ") + "theta = [0, 0]"
     assert result.solutions == ()
 
 

@@ -20,15 +20,15 @@ class Status(Enum):
     """Why a run ended, or that it has not; members carry their messages."""
 
     RUNNING = ("the run has not ended yet", False)
-    CONVERGED = ("the trust radius reached final_radius", True)
-    SUFFICES = ("what the model promises is not worth another evaluation", True)
+    CONVERGED = ("converged: steps are as small as final_radius", True)
+    SUFFICES = ("converged: too little is left to gain, as the model has it", True)
     TARGET = ("F is proven to be at most target_cost", True)
     MAX_EVALUATIONS = ("max_evaluations was reached", False)
     MAX_WORK = ("max_work was reached", False)
     MAX_SECONDS = ("max_seconds have passed", False)
     ACCURACY = ("the objective cannot deliver the accuracy that the next decision needs", False)
     KINK = ("no step along the gradient decreases F, however short: F has a kink here, or the gradient is wrong", False)
-    NOT_FINITE = ("no finite residuals were found at the points that the model needs next to the incumbent", False)
+    NOT_FINITE = ("no finite values were found around the best point", False)
     OVERTAKEN = ("another start has reached target_cost", False)
     STOPPED = ("the callback asked to stop", False)
     INTERRUPTED = ("interrupted from the keyboard", False)
@@ -65,7 +65,7 @@ class Purpose(Enum):
     GEOMETRY = "geometry"
     UNSEEN = "unseen direction"
     TEST = "test of derivatives"
-    REFINE_INCUMBENT = "refine incumbent"
+    REFINE_INCUMBENT = "refine best"
     REFINE_STEP = "refine step"
     REFINE_POINT = "refine point"
 
@@ -131,7 +131,7 @@ class Result:
     history: tuple[Record, ...] = field(repr=False)  #: one record per evaluation
     evaluation: Evaluation | None = field(default=None, repr=False)  #: the evaluation at theta
     params: dict[str, float] | None = None  #: theta by name, in the user's units, if the objective has a `space`
-    detail: str = ""  #: what `message` adds to the status
+    detail: str = ""  #: what `message` adds to the status, or says more exactly
     starts: tuple[Result, ...] = field(default=(), repr=False)  #: the results of all starts, of a run from many
     space: Space | None = field(default=None, repr=False)  #: the space of the objective, if it has one
     policy: str = "residual"  #: what `within` of the records bounds, see Options.policy
@@ -162,14 +162,15 @@ class Result:
         """The status in words, with its detail."""
         text, detail = self.status.message, self.detail
         if self.status is Status.ACCURACY and self.settled:
-            width = self.interval[1] - self.interval[0]
-            text = (
-                f"converged as far as the accuracy of the objective allows: F is known to within {width:.2g}, and "
-                "smaller gains cannot be told from its errors"
-            )
+            text = f"converged as far as the objective's accuracy allows, {self.interval[1] - self.interval[0]:.2g}"
+        elif self.status is Status.ACCURACY and detail:
+            return detail
         elif self.status is Status.ACCURACY:
-            where = f"theta = {self.theta.tolist()}, F lies in {list(self.interval)}"
-            detail = f"{where}; {detail}" if detail else where
+            low, high = self.interval
+            theta = ", ".join(f"{one:.4g}" for one in self.theta.tolist())
+            detail = f"theta = [{theta}], F lies in [{low:.4g}, {high:.4g}]"
+        elif self.status in (Status.SUFFICES, Status.TARGET) and detail:
+            text = "converged"
         return f"{text}{': ' + detail if detail else ''}"
 
     @property

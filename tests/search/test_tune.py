@@ -351,14 +351,14 @@ def deflate(purpose, improves, turn):
 
 def hide_improvements(purpose, improves, turn):
     """The incumbent looks better than it is, better points look worse, worse ones better."""
-    if purpose == "refine incumbent":
+    if purpose == "refine best":
         return -1.0
     return 1.0 if improves else -1.0
 
 
 def fake_improvements(purpose, improves, turn):
     """The incumbent looks worse than it is, every step better."""
-    return 1.0 if purpose in ("refine incumbent", "first points") else -1.0
+    return 1.0 if purpose in ("refine best", "first points") else -1.0
 
 
 def change_its_mind(purpose, improves, turn):
@@ -756,7 +756,7 @@ def test_an_accuracy_missed_forever_ends_the_run_and_names_theta(floor):
     result = tune(Limited(floor), [-0.5, 0.8], bounds=(-1, 1), options=Options(max_evaluations=500))
     assert result.status is Status.ACCURACY
     assert not result.success
-    assert str(result.theta.tolist()) in result.message
+    assert f"theta = [{result.theta[0]:.4g}" in result.message
     assert result.evaluations == len(result.history) < 500
     F = float(monotone(result.theta) @ monotone(result.theta))
     assert result.interval[0] <= F <= result.interval[1]
@@ -771,7 +771,7 @@ def test_a_search_that_has_decided_all_that_its_errors_allow_has_converged(floor
     assert result.status is Status.ACCURACY and result.success and not result.status.can_go_on
     assert result.interval[0] <= float(result.theta @ result.theta) <= result.interval[1] <= 100 * floor**2
     width = result.interval[1] - result.interval[0]
-    assert f"known to within {width:.2g}" in result.message
+    assert result.message.endswith(f"accuracy allows, {width:.2g}")
 
 
 def test_a_search_that_sees_nothing_but_errors_has_not_converged():
@@ -1013,7 +1013,7 @@ def test_an_unusable_evaluation_changes_nothing(name):
 def test_after_the_end_there_is_nothing_to_ask():
     tuner = finish(*exact_run())
     assert tuner.done
-    with pytest.raises(RuntimeError, match="the search has ended: the trust radius reached final_radius"):
+    with pytest.raises(RuntimeError, match="the search has ended: converged"):
         tuner.ask()
     with pytest.raises(RuntimeError, match="the search has ended"):
         tuner.tell(Evaluation([0.0, 0.0], [1.0, 1.0], [0.0, 0.0]))

@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import ElasticNet, GammaRegressor, Lasso, LogisticRegression, Ridge
 from sklearn.model_selection import cross_val_score
 
@@ -46,6 +47,13 @@ def test_penalties_that_are_found_to_be_better_on_the_way_become_the_best():
     assert search.best_score_ > local.best_score_ + 100.0 and search.global_gap_ <= 0.01
     assert search.cv_results_["purpose"][-1] in ("global", "final")
     assert search.result_.params["l2"] == search.best_penalties_["l2"] < 1.0
+
+
+def test_a_share_that_is_not_proven_is_warned_of():
+    few = {"cv": 3, "options": Options(max_evaluations=3, max_seconds=1e-3)}
+    with pytest.warns(ConvergenceWarning, match="certify_global=1e-06 is not proven: a gap of .* % is proven, no more"):
+        search = SufficeSearchCV(Ridge(), {"l2": (1e-6, 1e2)}, certify_global=1e-6, **few).fit(X, y)
+    assert search.global_gap_ > 1e-6
 
 
 def test_what_cannot_be_certified_is_refused_before_anything_is_searched():

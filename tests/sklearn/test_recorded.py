@@ -57,9 +57,9 @@ def test_killed_after_any_evaluation_a_second_fit_ends_at_the_same_bits(tmp_path
     X, y = data()
     whole = search(journal=tmp_path / "whole").fit(X, y)
     count = len(whole.cv_results_["work"])
-    known = {"first look", "search", "final", "one standard error"}
+    known = {"overview", "search", "final", "one standard error"}
     assert known >= set(whole.cv_results_["purpose"]) != {"search"}
-    looks = int(np.sum(whole.cv_results_["purpose"] == "first look"))
+    looks = int(np.sum(whole.cv_results_["purpose"] == "overview"))
     for number in (1, 7, looks + 1, looks + 5, count - 1, count):
         folder, made = tmp_path / str(number), []
         with pytest.raises(KilledError):

@@ -272,7 +272,7 @@ def test_a_score_that_is_not_smooth_is_compared_as_well():
         search.fit(X, y)
     data = collect(search, X, y, about={})
     scores = data["measures"]["scores"]
-    assert [*scores] == ["neg_brier_score", "accuracy"]
+    assert [*scores] == ["neg_log_loss", "accuracy"]
     assert data["asked_scoring"] == "accuracy"
     assert np.mean(scores["accuracy"]["tuned"]) == pytest.approx(search.best_score_)
     default = clone(search.estimator).set_params(C=1.0, random_state=0)

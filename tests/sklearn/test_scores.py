@@ -6,11 +6,14 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import mean_poisson_deviance, r2_score
 from sklearn.svm import LinearSVC
 
+from suffice.evaluation import Evaluation
 from suffice.sklearn import SufficeSearchCV
 from suffice.sklearn.folds import LinearFold
+from suffice.sklearn.scores import score_of
 from suffice.terms import LOGISTIC, POISSON, SQUARED, SQUARED_HINGE
 
 SCORINGS = {
@@ -68,6 +71,28 @@ def test_scores_are_what_they_say_and_their_errors_hold(scoring, seed, intercept
             assert abs(there.residual - at.residual) <= at.error(radius)
     assert at.error(1e-12) <= 1e-9 * (1.0 + at.residual)
     assert at.error(1e300) >= at.error(1.0)
+
+
+@given(seed=st.integers(0, 10**6), size=st.sampled_from([1e-3, 1.0, 10.0]))
+def test_the_root_mean_squared_error_of_any_models_within_the_errors_is_in_the_interval(seed, size):
+    rng = np.random.default_rng(seed)
+    blocks, K = rng.integers(1, 5, 4), 4
+    r = rng.standard_normal(blocks.sum())
+    e = size * rng.random(K)
+    low, high = score_of("neg_root_mean_squared_error").proven(Evaluation([0.0], r, e, blocks=blocks))
+    parts = np.split(r, np.cumsum(blocks)[:-1])
+    moved = [np.linalg.norm(part) + step for part, step in zip(parts, e * rng.uniform(-1, 1, K), strict=True)]
+    assert low <= -np.mean(np.maximum(moved, 0.0)) * np.sqrt(K) <= high
+
+
+@pytest.mark.parametrize("scoring", ["neg_log_loss", "neg_brier_score", "neg_squared_hinge"])
+@pytest.mark.parametrize("strange", [7, "spam"])
+def test_labels_that_were_not_there_are_told_as_scikit_learn_tells_them(scoring, strange):
+    X, y = np.random.default_rng(0).standard_normal((40, 3)), np.arange(40) % 2
+    estimator = LinearSVC() if scoring == "neg_squared_hinge" else LogisticRegression()
+    search = SufficeSearchCV(estimator, {"l2": (1e-2, 1.0)}, cv=2, scoring=scoring).fit(X, y)
+    with pytest.raises(ValueError, match=rf"y contains previously unseen labels: \[{strange!r}\].*fitted to 0, 1"):
+        search.score(X[:2], np.array([1, strange]) if strange == 7 else np.array([strange] * 2))
 
 
 def test_a_score_that_scikit_learn_does_not_know_is_what_was_asked_for():

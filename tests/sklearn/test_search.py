@@ -1,6 +1,7 @@
 """SufficeSearchCV against scikit-learn's own fits, and its intervals against extended precision."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,7 @@ from sklearn.linear_model import (
     Ridge,
     TheilSenRegressor,
 )
-from sklearn.metrics import get_scorer
+from sklearn.metrics import get_scorer, root_mean_squared_error
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -124,12 +125,14 @@ def test_the_score_of_scikit_learns_own_fits_lies_in_the_proven_interval(name, w
     assert search.best_estimator_.predict(X).shape == y.shape
 
 
-def test_the_interval_of_the_score_holds_in_extended_precision():
+@pytest.mark.parametrize("scoring", ["neg_log_loss", "neg_brier_score"])
+def test_the_interval_of_the_score_holds_in_extended_precision(scoring):
     X, y = classification()
     cv = StratifiedKFold(3)
+    estimator = LogisticRegression(l1_ratio=0.5, solver="saga")
     for tolerance in (1e-1, 1e-3, 1e-6):
         search = SufficeSearchCV(
-            LogisticRegression(l1_ratio=0.5, solver="saga"), BOTH, cv=cv, options=FEW, tolerance=tolerance, refit=False
+            estimator, BOTH, cv=cv, scoring=scoring, options=FEW, tolerance=tolerance, refit=False
         ).fit(X, y)
         l1, l2 = search.best_penalties_["l1"], search.best_penalties_["l2"]
         total = 0.0
@@ -138,7 +141,9 @@ def test_the_interval_of_the_score_holds_in_extended_precision():
             L = 0.25 * np.linalg.norm(X[train], 2) ** 2 / len(train) + l2
             w, error = minimise(f, GroupNorms([[i] for i in range(6)], [l1] * 6), l2, L, 6)
             assert error < 1e-12
-            total += np.mean((expit((X[test] @ w + f.intercept(w)).astype(float)) - y[test]) ** 2) / 3
+            p = expit((X[test] @ w + f.intercept(w)).astype(float))
+            seen = np.where(y[test] == 1, p, 1.0 - p)
+            total += np.mean((1.0 - seen) ** 2 if scoring == "neg_brier_score" else -np.log(seen)) / 3
         assert search.score_interval_[0] - 1e-14 <= -total <= search.score_interval_[1] + 1e-14
 
 
@@ -234,13 +239,49 @@ def test_r2_is_one_minus_the_loss_of_every_fold():
 
 def test_a_score_that_is_not_smooth_is_reported_and_another_one_optimised():
     X, y = classification()
-    with pytest.warns(UserWarning, match="neg_brier_score is optimised in its place"):
+    with pytest.warns(UserWarning, match="neg_log_loss is optimised in its place"):
         search = SufficeSearchCV(LogisticRegression(), cv=3, scoring="roc_auc", options=FEW).fit(X, y)
     plain = SufficeSearchCV(LogisticRegression(), cv=3, options=FEW).fit(X, y)
-    assert search.surrogate_ and search.optimised_scoring_ == "neg_brier_score" and not plain.surrogate_
-    assert search.best_params_ == plain.best_params_ and search.score_interval_ == plain.score_interval_
+    assert search.surrogate_ and search.optimised_scoring_ == "neg_log_loss" and not plain.surrogate_
+    assert search.best_params_ == plain.best_params_
+    assert search.optimised_interval_ == plain.optimised_interval_ == plain.score_interval_
+    assert search.score_interval_ == (-np.inf, np.inf)  # nothing is proven of the area itself
     in_folds = LogisticRegression(C=search.best_params_["C"] * 1.5, tol=1e-8)
     assert search.best_score_ == pytest.approx(cross_val_score(in_folds, X, y, cv=3, scoring="roc_auc").mean())
+
+
+def test_the_score_of_classes_is_the_log_loss_where_none_is_named():
+    X, y = classification()
+    search = SufficeSearchCV(LogisticRegression(), cv=3, options=FEW).fit(X, y)
+    assert search.optimised_scoring_ == search.asked_scoring_ == "neg_log_loss"
+
+
+def test_a_root_mean_squared_error_is_optimised_as_squares_and_proven_as_itself():
+    X, y = regression()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        search, squares = (
+            SufficeSearchCV(ElasticNet(**TIGHT), BOTH, cv=3, scoring=scoring, options=FEW, tolerance=1e-6).fit(X, y)
+            for scoring in ("neg_root_mean_squared_error", "neg_mean_squared_error")
+        )
+    assert search.best_params_ == squares.best_params_ and not search.surrogate_
+    in_folds = ElasticNet(**TIGHT, **search.best_params_)
+    theirs = cross_val_score(in_folds, X, y, cv=3, scoring="neg_root_mean_squared_error")
+    low, high = search.score_interval_
+    assert low - 1e-8 <= theirs.mean() <= high + 1e-8 and high - low <= 1e-5 and low <= search.best_score_ <= high
+    assert search.score(X, y) == pytest.approx(-root_mean_squared_error(y, search.predict(X)))
+    for k, of_fold in enumerate(theirs):
+        assert search.cv_results_[f"split{k}_test_score"][search.best_index_] == pytest.approx(of_fold, abs=1e-6)
+
+
+def test_the_root_of_several_targets_is_not_the_mean_of_their_roots():
+    X, y = regression()
+    Y = np.column_stack([y, 10.0 * X[:, 0]])
+    with pytest.warns(UserWarning, match="neg_mean_squared_error is optimised in its place"):
+        search = SufficeSearchCV(Ridge(), cv=3, scoring="neg_root_mean_squared_error", options=FEW).fit(X, Y)
+    in_folds = Ridge(alpha=search.best_params_["alpha"] * 2 / 3)
+    theirs = cross_val_score(in_folds, X, Y, cv=KFold(3), scoring="neg_root_mean_squared_error").mean()
+    assert search.best_score_ == pytest.approx(theirs, rel=1e-2)
 
 
 def test_one_standard_error_takes_larger_penalties_at_a_score_that_is_nearly_as_good():

@@ -144,7 +144,7 @@ def test_sparse_rows_that_stay_sparse_are_not_sketched(monkeypatch):
 def test_rows_that_are_fewer_than_columns_are_sketched_as_well(estimator, monkeypatch):
     X, y = data(rows=40, columns=700)
     sketch, search = sketch_of(estimator, X, y, monkeypatch, scoring="neg_mean_squared_error")
-    assert (search.cv_results_["purpose"] == "first look").sum() <= 3
+    assert (search.cv_results_["purpose"] == "overview").sum() <= 3
     for theta in sorted(sketch.exact, key=sketch.height)[:4]:
         F = certified(estimator, X, y, **sketch.space.params(np.array(theta)))
         assert sketch.height(theta) == pytest.approx(F, rel=1e-3)
@@ -220,7 +220,7 @@ def test_a_log_loss_is_sketched_exactly(intercept, seed, monkeypatch):
     estimator = clone(ELASTIC).set_params(fit_intercept=intercept)
     sketch, search = sketch_of(estimator, X, y, monkeypatch)
     purposes = search.cv_results_["purpose"]
-    assert sketch is not None and (purposes == "first look").sum() <= 3
+    assert sketch is not None and (purposes == "overview").sum() <= 3
     monkeypatch.setattr(_starting_points, "sketches", lambda *_: None)
     looked = SufficeSearchCV(estimator, cv=CV, refit=False).fit(X, y)
     assert -search.best_score_ <= -1.0005 * looked.best_score_
@@ -252,7 +252,7 @@ def test_counts_are_sketched_as_well(monkeypatch):
 def test_a_sketch_that_f_is_far_from_is_given_up(monkeypatch):
     monkeypatch.setattr(_starting_points, "AGREED", -1.0)
     sketch, search = sketch_of(ELASTIC, *labels(), monkeypatch)
-    looks = search.cv_results_["purpose"] == "first look"
+    looks = search.cv_results_["purpose"] == "overview"
     assert sketch is not None and looks.sum() > 8 and search.result_.success
 
 

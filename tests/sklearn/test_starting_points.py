@@ -102,7 +102,7 @@ def test_first_looks_see_every_edge(case, seed):
     named = None if groups is None else {f"g{k}": [k] for k in range(groups)}
     search = SufficeSearchCV(estimator, space, cv=CV, refit=False, options=ONE, groups_of_features=named).fit(X, y)
     results = search.cv_results_
-    looks = results["purpose"] == "first look"
+    looks = results["purpose"] == "overview"
     assert 2 <= looks.sum() <= (40 if case == "far edges" else 30)
     losses = -results["mean_test_score"][looks]
     no_model = np.mean([np.mean((y[test] - y[train].mean()) ** 2) for train, test in CV.split(X)])
@@ -133,7 +133,7 @@ def test_looks_do_not_cost_more_than_a_hundred_steps_a_model():
     X, y = make_regression(40, 60, noise=1.0, random_state=0)
     space = {"l1": (1e-7, 1e2), "l2": (1e-7, 1e2)}
     search = SufficeSearchCV(ElasticNet(), space, cv=CV, refit=False, options=ONE).fit(X, y / y.std())
-    looks = search.cv_results_["purpose"] == "first look"
+    looks = search.cv_results_["purpose"] == "overview"
     assert search.cv_results_["work"][looks].max() <= 4 * 100 + 4
 
 
@@ -154,5 +154,5 @@ def test_a_line_ends_where_the_loss_has_turned():
     """With noise and as many columns as rows F rises steeply below the best l2, and there is no look far down."""
     X, y = noisy(0, 60)
     search = SufficeSearchCV(Ridge(), {"l2": (1e-9, 1e2)}, cv=CV, refit=False, options=ONE).fit(X, y)
-    looks = search.cv_results_["penalty_l2"][search.cv_results_["purpose"] == "first look"]
+    looks = search.cv_results_["penalty_l2"][search.cv_results_["purpose"] == "overview"]
     assert looks.min() > 1e-6

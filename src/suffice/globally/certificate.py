@@ -61,7 +61,7 @@ class Landscape:
         """With two digits, rounded up: it is a bound."""
         percent = 100.0 * self.gap
         unit = 10.0 ** (math.floor(math.log10(percent)) - 1) if 0.0 < percent < math.inf else 1.0
-        return f"{math.ceil(percent / unit) * unit:.2g}" if math.isfinite(percent) else "inf"
+        return f"{float(f'{math.ceil(percent / unit) * unit:.2g}'):g}" if math.isfinite(percent) else "inf"
 
     @property
     def ends(self) -> list[tuple[float, float]]:

@@ -41,7 +41,7 @@ class Trace:
     paths: tuple[Array, ...]  # incumbents, one path per start
     best: Array
     label: str = "F"
-    accuracy: str = "error of a residual"
+    accuracy: str = "error of the loss's root"
 
     @property
     def numbers(self) -> Array:
@@ -85,7 +85,7 @@ def trace(result: Result) -> Trace:
         np.array([record.work for record in records], dtype=np.float64),
         tuple(changes(params([record.incumbent for record in run.history])) for run in runs if run.history),
         params([result.theta])[0],
-        accuracy="distance of the weights" if weights else "error of a residual",
+        accuracy="distance of the weights" if weights else "error of the loss's root",
     )
 
 
@@ -126,7 +126,7 @@ def _plane(shown: Trace, chosen: list[int]) -> Panel:
     marks = [Line("", scale.shades(shades), x, y, _hover_texts(shown), "o", joined=False, size=6.2)]
     for k, way in enumerate(shown.paths):
         x_way, y_way = way[:, chosen].T
-        marks.append(Line("incumbent", ORANGE, x_way, y_way, symbol="o", size=3.2, listed=k == 0))
+        marks.append(Line("best so far", ORANGE, x_way, y_way, symbol="o", size=3.2, listed=k == 0))
     marks.append(_best(*shown.best[chosen]))
     ends_x, ends_y = _padded(x, log_x), _padded(y, log_y)
     first, second = (cut(shown.names[k]) for k in chosen)

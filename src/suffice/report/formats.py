@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any
 
@@ -20,12 +21,21 @@ def show(value: Any, digits: int = 6) -> str:
     return ABSENT if value is None else str(value)
 
 
-def interval(low: float, high: float) -> str:
-    """As many digits as tell the ends apart, seven at most, rounded outwards: what is shown is proven, too."""
+def settings(params: Mapping[str, float]) -> str:
+    """Parameters with four digits; a share next to one, which is not one, with as many as tell."""
+    told = {name: f"{value:.4g}" for name, value in params.items()}
+    for name, value in params.items():
+        if 0.0 < abs(value - 1.0) < 5e-4:
+            told[name] = f"{value:.{1 - math.floor(math.log10(abs(value - 1.0)))}f}"
+    return ", ".join(f"{name} = {text}" for name, text in told.items())
+
+
+def interval(low: float, high: float, digits: int = 7) -> str:
+    """As many digits as tell the ends apart, no more than these, rounded outwards: what is shown is proven, too."""
     if not (math.isfinite(low) and math.isfinite(high)):
         return f"[{_significant(low, 6, ROUND_FLOOR)}, {_significant(high, 6, ROUND_CEILING)}]"
     size = max(abs(low), abs(high), 1e-300)
-    width = max(high - low, 1e-6 * size)
+    width = max(high - low, 10.0 ** (1 - digits) * size)
     unit = Decimal(1).scaleb(-min(max(1 - math.floor(math.log10(width)), 0), 300))
     ends = ((low, ROUND_FLOOR), (high, ROUND_CEILING))
     down, up = (Decimal(repr(float(end))).quantize(unit, rounding, Context(prec=1000)) for end, rounding in ends)

@@ -40,6 +40,7 @@ from suffice.sklearn._recorded import fold_losses
 from suffice.sklearn.adapters import find_adapter
 from suffice.sklearn.measures import Predicted, of_the_target_alone
 from suffice.sklearn.penalties import RIDGES, PenaltySpace, split_pipeline, step_to
+from suffice.sklearn.scores import Score
 from suffice.sklearn.splits import SearchData, Split
 from suffice.sklearn.target import fitted_inside, inside, wrapped
 from suffice.solvers.problem import Composite
@@ -174,18 +175,17 @@ def in_the_estimators_words(estimator: Any, space: PenaltySpace, total: float) -
 
 
 def table_of_evaluations(
-    notes: Sequence[tuple[str, float, Evaluation]], words: Words, space: PenaltySpace, offset: float
+    notes: Sequence[tuple[str, float, Evaluation]], words: Words, space: PenaltySpace, score: Score
 ) -> dict[str, Any]:
-    """The columns; a note is (purpose, accuracy asked for, evaluation), and a score is `offset` minus the loss."""
+    """The columns; a note is (purpose, accuracy asked for, evaluation)."""
     purposes, asked, made = zip(*notes, strict=True)
     table: dict[str, Any] = {"params": [words(evaluation) for evaluation in made]}
     for name in table["params"][0]:
         table[f"param_{name}"] = np.ma.array([params[name] for params in table["params"]])
     for name in space.names:
         table[f"penalty_{name}"] = np.array([space.space.params(evaluation.point)[name] for evaluation in made])
-    table |= _columns("score", offset - np.array([fold_losses(evaluation) for evaluation in made]))
-    table["test_score_low"] = np.array([offset - evaluation.interval[1] for evaluation in made])
-    table["test_score_high"] = np.array([offset - evaluation.interval[0] for evaluation in made])
+    table |= _columns("score", score.of_losses(np.array([fold_losses(evaluation) for evaluation in made])))
+    table["test_score_low"], table["test_score_high"] = np.array([score.proven(evaluation) for evaluation in made]).T
     table["asked_error"] = np.array(asked)
     table["proved_error"] = np.array([float(evaluation.e.max()) for evaluation in made])
     table["work"] = np.array([evaluation.work for evaluation in made])

@@ -14,13 +14,13 @@ from suffice.report import figures
 from suffice.report import html as shell
 from suffice.report.chart import BLUE, GREY, INK, LINES, ORANGE, Line, Mark, Panel, cut
 from suffice.report.figures import Trace
-from suffice.report.formats import ABSENT, interval, show
+from suffice.report.formats import ABSENT, interval, settings, show
 from suffice.report.svg import figure
 from suffice.sklearn._held_out_page import TITLES, held_out
 from suffice.sklearn._held_out_page import caption as _caption
 from suffice.sklearn._held_out_page import drawn as _drawn
 from suffice.sklearn._page_coefficients import section
-from suffice.sklearn.measures import MEASURES, as_text
+from suffice.sklearn.measures import MEASURES, accuracy_range, as_text
 
 FORMAT = "suffice report 4"
 MOST_EFFECTS = 10
@@ -105,8 +105,7 @@ def _ends(data: Data) -> tuple[float, float]:
 
 
 def _params(params: dict[str, float]) -> str:
-    """Exact: what is shown gives the same model again."""
-    return ", ".join(f"{escape(name.rpartition('__')[2])} = {escape(repr(value))}" for name, value in params.items())
+    return escape(settings({name.rpartition("__")[2]: value for name, value in params.items()}))
 
 
 # --- the first screen: how good, which columns, how sure; proofs come later -------------------------------------------
@@ -175,17 +174,14 @@ def _tiles(data: Data) -> str:
         text = f"{100.0 * max(found['gain'], 0.0):.0f} %" if found["better_than_baseline"] else "nothing"
         what = "Brier score" if "log_loss" in tuned else error
         shown.append((text, f"gained on the baseline<small>the part of its {what} that is gone</small>"))
-    if spread := _spread(found["folds"]):
-        shown.append((f"± {spread}", "give or take, for other rows<small>standard error over the folds</small>"))
+    measure, values = found["folds"]["measure"], found["folds"]["tuned"]
+    if accuracies := accuracy_range(tuned):
+        rows = f"95 % interval of Clopper and Pearson, from {found['rows']:,} rows"
+        shown.append((accuracies, f"of other rows would be predicted correctly<small>{rows}</small>"))
+    elif measure != "accuracy" and len(values) > 1:
+        error = as_text("rmse", float(np.std(values, ddof=1)) / math.sqrt(len(values)), 2)
+        shown.append((f"± {error}", "give or take, for other rows<small>standard error over the folds</small>"))
     return shell.tiles(shown)
-
-
-def _spread(folds: Data) -> str | None:
-    values = folds["tuned"]
-    if len(values) < 2:
-        return None
-    error = float(np.std(values, ddof=1)) / math.sqrt(len(values))
-    return f"{100.0 * error:.2g} points" if folds["measure"] == "accuracy" else as_text("rmse", error, 2)
 
 
 def _answer(data: Data) -> str:
@@ -220,6 +216,8 @@ def _sure(data: Data) -> str:
         proof = "the search had no time to prove anything of the tuned score"
     if not values:
         return f"{proof[0].upper()}{proof[1:]}."
+    if accuracies := accuracy_range(data["measures"]["tuned"]):
+        return f"Of other rows of the same kind, {accuracies} would be predicted correctly (95 % interval); {proof}."
     return (
         f"From fold to fold, {MEASURES[name]} goes from {as_text(name, min(values))} to "
         f"{as_text(name, max(values))}, which is about what other rows of the same kind would change; {proof}."
@@ -298,13 +296,13 @@ def _summary(data: Data, shown: Trace) -> str:
     low, high = _ends(data)
     rows = []
     for name, row in found["scores"].items():
-        tuned, default = (_number(float(np.mean(row[key])), 6) if row[key] else ABSENT for key in ("tuned", "default"))
+        tuned, default = (_number(float(np.mean(row[key])), 4) if row[key] else ABSENT for key in ("tuned", "default"))
         better = sum(a > b for a, b in zip(row["tuned"], row["default"], strict=False))
         folds = f"{better} of {len(row['default'])}" if row["default"] else ABSENT
         rows.append((escape(name), tuned, default, folds, ABSENT))
-    for name in found["tuned"]:
+    for name in (name for name in found["tuned"] if name in MEASURES):
         values = [found[key].get(name) for key in ("tuned", "default", "baseline")]
-        tuned, default, alone = (ABSENT if one is None else as_text(name, one, 6) for one in values)
+        tuned, default, alone = (ABSENT if one is None else as_text(name, one) for one in values)
         rows.append((MEASURES[name], tuned, default, ABSENT, alone))
     head = ("Held-out rows", "Tuned", "Default", "Folds in which tuned is better", "Without the columns")
     notes = [] if found["same_folds"] else [OTHER_FOLDS]
@@ -320,12 +318,12 @@ def _summary(data: Data, shown: Trace) -> str:
     return (
         f"<p>The penalties of {steps}{escape(data['estimator'])} were tuned for {escape(data['scoring'])}{stands}, in "
         f"{data['folds']:,}-fold cross-validation of {data['samples']:,} rows: {len(shown.cost):,} "
-        f"evaluations of {data['folds']:,} models each, {shown.work.sum():,.0f} lower-level steps in all. Every "
+        f"evaluations of {data['folds']:,} models each, {shown.work.sum():,.0f} steps of training in all. Every "
         "evaluation trained its models only as precisely as the next decision needed, and proved that it did.</p>"
-        f"<p>The best parameters are <b>{_params(best['params'])}</b>, with a score of {_number(best['score'])}; as "
+        f"<p>The best parameters are <b>{_params(best['params'])}</b>, with a score of {_number(best['score'], 4)}; as "
         f"penalties in units of the mean loss, {penalties}.{refit} "
         f"There, the mean {escape(data['scoring'])} of exactly trained models is proven to lie in "
-        f"<b>{interval(low, high)}</b>, an interval of width {high - low:.2g}.{floor} The search ended because "
+        f"<b>{interval(low, high, 4)}</b>, an interval of width {high - low:.2g}.{floor} How the search ended: "
         f"{escape(best['message'])}.</p><h3>Against {_whose(data)} defaults</h3>"
         + _caption(
             "Mean scores of the same folds, larger is better, and measures of all rows. Default is the same estimator "
@@ -340,10 +338,10 @@ def _search(shown: Trace) -> str:
     F = escape(shown.label)
     words = {
         1: f"{F} of every evaluation over the penalty, with the interval in which it is proven to lie.",
-        2: f"Dots are evaluations, in the colours of {F} above the best; orange joins the incumbents, the star is the "
+        2: f"Dots are evaluations, in the colours of {F} above the best; orange joins the best so far, the star is the "
         "result.",
     }.get(len(shown.names), f"One line per evaluation, the darker the less {F}; the orange one is the best.")
-    looks = f"{F} of every evaluation. Rough first looks have wide intervals: that is all they were asked for."
+    looks = f"{F} of every evaluation. The first are rough, with wide intervals: that is all they were asked for."
     progress = _drawn(looks, figures.progress(shown), "progress")
     return f"{_drawn(words, figures.path(shown), 'path')}<h3>Progress</h3>{progress}"
 
@@ -379,7 +377,7 @@ def _accuracy(data: Data, shown: Trace) -> str:
         what += "; the search itself asked for distances of the weights"
     asked = f"How accurate every evaluation was asked to be, and what was proven: the error of {what}. "
     asked += "Where nothing was asked for, anything would have done."
-    steps = "Steps of the lower-level solver, summed over folds. An evaluation without a bar took none."
+    steps = "Steps of training, summed over folds. An evaluation without a bar took none."
     proven = _drawn(asked, figures.accuracy(shown), "accuracy")
     return f"{proven}<h3>Work</h3>{_drawn(steps, figures.work(shown), 'work')}"
 

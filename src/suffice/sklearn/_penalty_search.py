@@ -21,6 +21,7 @@ from suffice.arrays import Array, outside_stacklevel
 from suffice.evaluation import Evaluation
 from suffice.journal import JournalError
 from suffice.options import Options
+from suffice.report.formats import bound, interval
 from suffice.result import OracleError, Result, Status
 from suffice.search.accuracy import FUTILE
 from suffice.search.tune import tune
@@ -36,16 +37,6 @@ SEARCHING, REFINING = 0.7, 0.85  # shares of max_seconds
 AT_EDGE, NEAR = 0.02, 0.2  # decades: a penalty this near to an end of its range lies on it; slopes are alike
 LITTLE = 1e-4  # of F: where it changes by less in a decade, it is level
 CLOSE = 0.125  # of initial_radius: where F was sketched, a search begins near its end
-
-
-def _what_is_known(best: Evaluation, enough: float) -> str:
-    """What a search that ended with `enough` has proven, and what it has not."""
-    (low, high), error = best.interval, standard_error(best)
-    share = f", {100.0 * (high - low) / error:.2g} % of its standard error over folds ({error:.3g})" if error else ""
-    return (
-        f"the loss at the best penalties is proven to lie in an interval of width {high - low:.2g}{share}; that no "
-        f"more than {enough:.2g} is left to gain near by is what the model says, not a proof"
-    )
 
 
 @dataclass
@@ -108,17 +99,21 @@ class PenaltySearch:
         self._found(best)
         if unproven(best) and best.interval[1] > options.target_cost:
             self.result = replace(self.result, status=Status.ACCURACY, detail=self._runner_up(best))
+        elif self.result.status is Status.ACCURACY and not self.result.settled:
+            detail = f"rounding forbids a better proof of the loss than {interval(*best.interval, 4)}"
+            self.result = replace(self.result, detail=detail)
         elif self.result.status is Status.SUFFICES:
-            self.result = replace(self.result, detail=_what_is_known(best, options.enough))
+            share = bound(100.0 * options.enough / best.cost, up=True)
+            self.result = replace(self.result, detail=f"less than {share} % left to gain, by the search's own estimate")
         elif self.result.status is Status.TARGET and options.target_cost > self.options.target_cost:
-            detail = f"{options.target_cost:.2g}, a billionth of the plainest model's loss"
+            detail = f"the loss is at most {options.target_cost:.2g}, a billionth of the plainest model's"
             self.result = replace(self.result, detail=detail)
         return self._within_one_se(best) if self.one_se else best
 
     def _begun(self) -> tuple[Array, Options]:
         """Where to begin, and with which options."""
         problem, options = self.problem, self.options
-        problem.purpose, statistical = "first look", self.statistical and options.enough == 0.0
+        problem.purpose, statistical = "overview", self.statistical and options.enough == 0.0
         if self.initial is None:
             start, sketched = starting_point(problem, self.folds, self.space)
             if sketched and self.statistical:
@@ -169,12 +164,10 @@ class PenaltySearch:
     def _runner_up(self, best: Evaluation) -> str:
         """What to know where the best model that was seen cannot be proven."""
         proven = self.problem.best_proven
-        (low, high), values = proven.interval, self.problem.space.params(proven.point)
+        values = self.problem.space.params(proven.point)
         named = ", ".join(f"{name} = {value:.4g}" for name, value in values.items())
-        return (
-            f"the loss at the best penalties is {best.cost:.6g} as computed, but arithmetic cannot prove it; the best "
-            f"that is proven lies in [{low:.6g}, {high:.6g}], at {named}"
-        )
+        proof = interval(*proven.interval, 4)
+        return f"arithmetic cannot prove the best loss, {best.cost:.4g} as computed; proven is {proof} at {named}"
 
     def _found(self, best: Evaluation) -> None:
         """The result is about this evaluation."""

@@ -32,7 +32,7 @@ from suffice.rows.gram import fits_array
 from suffice.search.bilevel import BilevelProblem
 from suffice.sklearn.adapters import find_adapter, misunderstood
 from suffice.sklearn.penalties import FeatureGroups, PenaltySpace, split_pipeline, step_to
-from suffice.sklearn.scores import scorer_of, scoring_name
+from suffice.sklearn.scores import score_of, scorer_of, scoring_name
 from suffice.sklearn.splits import STEPS, SearchData, Split, prepares_rows
 from suffice.sklearn.target import inside, transforms_target
 
@@ -119,8 +119,10 @@ class Scores:
     surrogate: bool
 
     @classmethod
-    def of(cls, search: Any, adapter: Any) -> Scores:
-        smooth, given, transforms = adapter.scorings, scorings(search.scoring), transforms_target(search.estimator)
+    def of(cls, search: Any, adapter: Any, several: bool) -> Scores:
+        """`several`: whether there are several targets, whose mean of roots is no root of F."""
+        given, transforms = scorings(search.scoring), transforms_target(search.estimator)
+        smooth = [name for name in adapter.scorings if not (several and score_of(name).root)]
         asked = search.refit if isinstance(search.refit, str) and search.refit in given else next(iter(given), None)
         scoring = smooth[0] if asked is None else given[asked]
         named = isinstance(scoring, str) and scoring in smooth
@@ -194,7 +196,7 @@ def prepared(search: Any, X: Any, y: Any, fit_params: dict[str, Any]) -> SearchP
     adapter.targets(final, y, data.classes)
     groups = () if grouped is None else grouped.names
     space = PenaltySpace.of(search.space, final, adapter, groups, step=step_to(search.estimator), total=data.total)
-    scores = Scores.of(search, adapter)
+    scores = Scores.of(search, adapter, np.ndim(y) == 2)
     splitter = check_cv(search.cv, y, classifier=is_classifier(search.estimator))
     splits = list(splitter.split(counted(X), y, **of_splitter))
     data = data.sharing(splits)

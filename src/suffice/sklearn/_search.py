@@ -28,6 +28,7 @@ import numpy as np
 from joblib import effective_n_jobs
 from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import check_cv
 from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
@@ -41,6 +42,7 @@ from suffice.globally import GlobalOptions, certify_global
 from suffice.globally.certificate import INTERRUPTED
 from suffice.globally.models import folds_of
 from suffice.options import Options
+from suffice.report.formats import interval, settings
 from suffice.result import Record, Status
 from suffice.rows.given import here, of_its_kind
 from suffice.rows.sums import one_thread
@@ -117,8 +119,9 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         loss is level.
     cv : as in scikit-learn.
     scoring : str, callable, list or dict, default None
-        A smooth score: "neg_brier_score" or "neg_log_loss" (LogisticRegression), "neg_mean_squared_error" or "r2"
-        (ElasticNet, Lasso, Ridge), "neg_mean_poisson_deviance" (PoissonRegressor) and deviances of
+        A smooth score: "neg_log_loss" or "neg_brier_score" (LogisticRegression), "neg_mean_squared_error",
+        "neg_root_mean_squared_error" (whose squares are optimised) or "r2" (ElasticNet, Lasso, Ridge),
+        "neg_mean_poisson_deviance" (PoissonRegressor) and deviances of
         other families; None: the first of them, for LinearSVC minus the squared hinge. Any other scorer is reported
         only: the first smooth one is optimised in its place, with a warning. Of several the first, or the one that
         `refit` names, is tuned, and all are in `cv_results_` (mean_test_<name> and so on).
@@ -177,10 +180,11 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     best_params_ : dict, in the estimator's words (C, l1_ratio, alpha), for all data; with `groups_of_features`, which
         it has no words for, the same as `best_penalties_` : dict of "l1" and "l2" (of every group) in our units.
     best_score_ : float, mean test score as `scoring` has it, of the folds' models at the best penalties.
-    score_interval_ : (low, high), in which the mean test score of exactly trained models is proven to lie there, for
-        `optimised_scoring_` : str; `surrogate_` : bool, whether it stands in for another one.
+    score_interval_ : (low, high), in which that score is proven to lie for models trained without error: infinite where
+        another one was optimised in its place (`surrogate_` : bool).
+    optimised_scoring_ : str, the score that was optimised; `optimised_interval_` : (low, high), the same of it.
     cv_results_ : dict of arrays, one row per evaluation: the penalties, the score of every fold and their mean, what
-        accuracy was asked for and proved, the work it took, and its purpose: "first look", "search", "final",
+        accuracy was asked for and proved, the work it took, and its purpose: "overview", "search", "final",
         "one standard error" or "global" (where `certify_global` has found something better).
     coef_radius_ : float, a proven bound on the distance ||coef_ - exact||_2 of the coefficients of `best_estimator_`
         from the exact minimiser's at the best penalties; infinite where nothing can be proven.
@@ -265,11 +269,11 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 self._report(recorded, best, known)
                 self._fold_weights = FoldWeights.of(known.splits, best.solutions)
                 self.held_out_, self.baseline_ = held_out(known.folds, known.splits, best.solutions, known.data)
-        given = ", ".join(f"{name} = {value!r}" for name, value in self.best_params_.items())
+        given = settings(self.best_params_)
         for text in search.edge_warnings(best, given) if self.refit != "one_se" else ():
             warnings.warn(text, stacklevel=outside_stacklevel())
-        low, high = self.score_interval_
-        found = f"score {self.best_score_:.6g}, {self.optimised_scoring_} proven to lie in [{low:.6g}, {high:.6g}]"
+        proven = f"{self.optimised_scoring_} proven to lie in {interval(*self.optimised_interval_, 4)}"
+        found = f"score {self.best_score_:.4g}, {proven}"
         self._say(1, f"{len(recorded.notes)} evaluations, {found} at {given}; {self.result_.message}")
         if self.refit:
             with at_once(hurry):
@@ -299,17 +303,21 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             search.result = replace(search.result, status=Status.INTERRUPTED)
         if not search.one_se and made.upper < best.interval[0]:
             best = least = search.moved(made.theta, best)
+        ended = made.message if not made.success else "the penalties that are reported are not the best that were seen"
         made = replace(made, upper=max(least.interval[1], made.lower))  # of the penalties that are reported
+        made = made if made.success else replace(made, message=ended)
         self.global_certificate_, self.global_gap_ = made, made.gap
-        gap = f"a gap of {100.0 * made.gap:.3g} % is proven"
+        gap = f"a gap of {made.landscape.gap_in_percent} % is proven"
         self._say(1, f"{gap} after {made.evaluations} evaluations; {made.message}")
+        if not made.success:
+            asked = f"certify_global={self.certify_global:g} is not proven"
+            warnings.warn(f"{asked}: {gap}, no more ({made.message})", ConvergenceWarning, outside_stacklevel())
         return best
 
     def _tell(self, record: Record, evaluation: Evaluation) -> None:
-        low, high = record.interval
-        loss = f"loss {record.cost:.6g} in [{low:.6g}, {high:.6g}]"
+        loss = f"loss {record.cost:.4g} in {interval(*record.interval, 4)}"
         self._say(2, f"evaluation {record.number}, {record.purpose}: {loss}, {record.work:g} steps")
-        self._say(3, f"  of the folds: {', '.join(f'{loss:.6g}' for loss in fold_losses(evaluation))}")
+        self._say(3, f"  of the folds: {', '.join(f'{loss:.4g}' for loss in fold_losses(evaluation))}")
         if self.callback is not None:
             self.callback(record)
 
@@ -319,12 +327,13 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _report(self, recorded: RecordedProblem, best: Evaluation, known: SearchPreparation) -> None:
         score, space, folds = score_of(self.optimised_scoring_), known.space, known.folds
-        self.score_interval_ = score.interval(best.interval)
+        self.optimised_interval_ = score.proven(best)
+        self.score_interval_ = (-math.inf, math.inf) if self.surrogate_ else self.optimised_interval_
         words = in_the_estimators_words(self.estimator, space, known.data.total)
         self.best_params_, self.best_penalties_ = words(best), space.penalties(best)
         without = any(value == 0.0 for name, value in self.best_penalties_.items() if name.startswith("l2"))
         self.l2_floor_ = max(recorded.curvatures(best.point), default=0.0) if without else 0.0
-        self.cv_results_ = table_of_evaluations(recorded.notes, words, space, score.offset)
+        self.cv_results_ = table_of_evaluations(recorded.notes, words, space, score)
         self.best_index_ = [k for k, note in enumerate(recorded.notes) if note[-1] is best][-1]
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         if len(self.scorers_) > 1:

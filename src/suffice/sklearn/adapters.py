@@ -116,7 +116,7 @@ def refuse(condition: Any, reason: str) -> None:
         raise CannotTellError(reason)
 
 
-SQUARES = ("neg_mean_squared_error", "r2")
+SQUARES = ("neg_mean_squared_error", "r2", "neg_root_mean_squared_error")
 SCORES_OF = {
     "Squared": SQUARES,
     "Huber": SQUARES,

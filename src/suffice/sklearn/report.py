@@ -86,7 +86,7 @@ def collect(
 
 def _best(search: Any) -> Data:
     names = ("params", "penalties", "score")
-    best = {name: getattr(search, f"best_{name}_") for name in names} | {"interval": search.score_interval_}
+    best = {name: getattr(search, f"best_{name}_") for name in names} | {"interval": search.optimised_interval_}
     return {**best, "l2_floor": search.l2_floor_, "message": search.result_.message, "refit": search.refit}
 
 

@@ -257,7 +257,6 @@ _OF_LOGISTIC: dict[str, tuple[Any, ...]] = {
     "penalty": ("deprecated", "l2", "l1", "elasticnet", None),
 }
 _OF_SVC = {"multi_class": ("ovr",), "penalty": ("l2", "l1")}  # crammer_singer is another loss
-_LOGISTIC_SCORES = ("neg_brier_score", "neg_log_loss")
 _COUNTS, _COSTS = ("neg_mean_poisson_deviance",), ("neg_mean_gamma_deviance",)
 _SHARED: Any = {"rows": "shared", "several": True}
 _CHOSEN: Any = {"use": "certified"}
@@ -313,7 +312,7 @@ make_known(
     ),
     LogisticRegressionRow(
         "sklearn.LogisticRegression", f"C dual l1_ratio {_LOGISTIC}", "", C, share=None,
-        scorings=_LOGISTIC_SCORES, taken=_OF_LOGISTIC, many=True, leaves=ARRAY_OF_STEPS,
+        taken=_OF_LOGISTIC, many=True, leaves=ARRAY_OF_STEPS,
     ),
     LogisticRegressionRow(
         "sklearn.LogisticRegressionCV", f"refit {_LOGISTIC}", "Cs cv dual l1_ratios scoring use_legacy_attributes", C,

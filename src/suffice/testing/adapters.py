@@ -113,7 +113,7 @@ def _check_split(
         score = score_of(scoring)
         loss = split.loss(scoring, 1)
         at, at_zero = loss.at(solution.x), loss.at(np.zeros_like(solution.x))
-        expected = score.offset - float(score.scorer(fitted, split.X, split.labels, **weights))
+        expected = score.loss_of(float(score.scorer(fitted, split.X, split.labels, **weights)))
         apart = abs(at.residual**2 - expected)
         require(
             apart <= 1e-6 * max(abs(expected), 1e-6 * at_zero.residual**2),
@@ -125,7 +125,7 @@ def _check_split(
             f"{where}: the loss of one fold out of four is {parts}, not a quarter of {at.residual**2}",
         )
         check_loss(loss, solution.x, trials=10)
-        by_itself = score.offset - float(score.scorer(own, split.X, split.labels, **weights))
+        by_itself = score.loss_of(float(score.scorer(own, split.X, split.labels, **weights)))
         scale = max(abs(expected), abs(at_zero.residual**2 - expected))
         require(
             abs(by_itself - expected) <= tolerance * scale,
