@@ -2,7 +2,8 @@
 `cli` and `plot`.
 
 Exit codes: 0 for a run that has come to its end, 1 for one that was stopped before (a budget, Ctrl-C, SIGTERM; the best
-so far is written down, and `suffice resume` goes on) and for a model that is not proven to be accurate, 2 for arguments
+so far is written down, and `suffice resume` goes on), for a `--certify-global` that is not proven to what it asked for
+(the output begins with NOT PROVEN) and for a model that `certify` does not prove to be accurate, 2 for arguments
 or files that cannot be used, 3 if something failed after the search (the model, its file, the report): what was found
 is in the journal, and whatever could be made is there.
 """
@@ -316,6 +317,8 @@ def _tune(settings: Settings, out: Path, as_json: bool) -> None:
         more = {Status.MAX_EVALUATIONS: " --max-evaluations N", Status.MAX_SECONDS: " --max-seconds S"}
         goes_on = f"; `suffice resume {out}{more.get(result.status, '')}` goes on" if result.status.can_go_on else ""
         raise _exit(f"suffice: stopped early, {result.message}{goes_on}", 1)
+    if outcome.unproven:
+        raise _exit(f"suffice: not proven, {outcome.unproven}", 1)
 
 
 def start() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -109,7 +110,7 @@ def test_people_are_told_what_was_done_and_found(data, tmp_path):
         "column 'id' is left out: it counts the rows",
         "neg_log_loss, proven for exactly trained models: [-0.",
         "a model that knows class frequencies only: accuracy",
-        "what the model promises is not worth another evaluation: the loss at the best penalties is proven",
+        " left to gain, by the search's own estimate",
         "model.skops",
         "report.html",
     ):
@@ -140,13 +141,14 @@ def test_a_spent_budget_is_exit_code_one_and_resume_goes_on_to_the_same_bits(dat
     assert tune(data, "--json", out=tmp_path / "run").exit_code == 0  # the same command continues, too
 
 
-def test_what_the_terminal_prints_are_the_very_parameters(data, tmp_path, no_report):
+def test_people_get_four_digits_and_machines_the_very_parameters(data, tmp_path, no_report):
     arguments = ("--max-evaluations", 12)
     printed = tune(data, *arguments, out=tmp_path / "run").output
     exact = json.loads(tune(data, *arguments, "--json", out=tmp_path / "run").stdout)["best_params"]
     line = next(line for line in printed.splitlines() if line.startswith("Best "))
     shown = dict(part.split(" = ") for part in line.removeprefix("Best").strip().split(", "))
-    assert {name: float(value) for name, value in shown.items()} == exact
+    assert {name: float(value) for name, value in shown.items()} == pytest.approx(exact, rel=1e-3)
+    assert not re.search(r"\d\.\d{7}", printed)
 
 
 def test_parameters_next_to_one_are_not_printed_as_one():
@@ -168,7 +170,7 @@ def test_resume_is_not_offered_where_it_cannot_go_on(data, tmp_path, no_report, 
 
     def fit(search, X, y):
         whole(search, X, y)
-        search.result_ = replace(search.result_, status=Status.ACCURACY, interval=(0.0, 1e9))
+        search.result_ = replace(search.result_, status=Status.ACCURACY, interval=(0.0, 1e9), detail="")
         return search
 
     monkeypatch.setattr(run.SufficeSearchCV, "fit", fit)
@@ -266,7 +268,47 @@ def test_a_folder_that_cannot_be_used_is_refused(data, tmp_path, no_report):
 def test_a_score_that_is_not_smooth_is_reported_and_another_optimised(data, tmp_path, no_report):
     found = json.loads(tune(data, "--scoring", "roc_auc", "--json", out=tmp_path / "run").stdout)
     assert found["scoring"] == "roc_auc" and 0.5 < found["score"] <= 1.0
-    assert found["optimised_scoring"] == "neg_brier_score" and found["interval"][1] < 0.0
+    assert found["optimised_scoring"] == "neg_log_loss" and found["optimised_interval"][1] < 0.0
+
+
+def test_which_score_was_optimised_in_place_of_another_is_said_once(data, tmp_path, no_report):
+    printed = tune(data, "--scoring", "roc_auc", out=tmp_path / "area").output
+    assert printed.count("neg_log_loss") == printed.count("neg_log_loss was optimised in its place") == 1
+    assert re.search(r"^Score    0\.\d+ roc_auc$", printed, re.MULTILINE)
+    roots = ("--scoring", "neg_root_mean_squared_error")
+    printed = tune(data, *roots, "--model", "ridge", target="spent", out=tmp_path / "roots").output
+    assert "in its place" not in printed and re.search(r"-(\S+) neg_root_mean_squared_error, proven", printed)
+
+
+def test_a_share_that_is_not_proven_is_told_first_and_by_the_exit_code(data, tmp_path, no_report, monkeypatch):
+    monkeypatch.setattr("suffice.sklearn._search.GLOBAL_EVALUATIONS", 3)
+    arguments = (data, "--certify-global", 0.001, "--model", "logistic-l2")
+    result = tune(*arguments, out=tmp_path / "poor")
+    before = ("Table", "Target", "Model", "Note")
+    found = [line for line in result.output.splitlines() if not line.startswith(before)]
+    assert result.exit_code == 1 and found[0].startswith("NOT PROVEN  --certify-global asked for 0.1 %, and ")
+    assert "max_evaluations was reached" in found[0] and "Proof " not in result.output
+    assert "suffice: not proven" in result.stderr and (tmp_path / "poor" / "model.skops").exists()
+    monkeypatch.undo()
+    again = tune(data, "--certify-global", 0.2, "--model", "logistic-l2", "--no-report", out=tmp_path / "well")
+    assert again.exit_code == 0 and "NOT PROVEN" not in again.output and "Proof    no l2 in the space" in again.output
+
+
+OURS = re.compile(r"residual|incumbent|lower[- ]level|\blooks?\b(?! (like|useless))", re.IGNORECASE)  # not the readers'
+
+
+@pytest.mark.parametrize("arguments", [(), ("--model", "logistic-l2", "--max-evaluations", 3, "--certify-global", 0.2)])
+def test_words_of_ours_are_neither_in_the_terminal_nor_on_the_page(data, tmp_path, arguments):
+    result = tune(data, *arguments, out=tmp_path / "run")
+    page = (tmp_path / "run" / "report.html").read_text()
+    told = re.sub(r"<(script|style).*?</\1>", "", page, flags=re.DOTALL)
+    for text in (result.output, told, runner.invoke(app, ["tune", "--help"]).output):
+        assert len(text) > 500 and not OURS.findall(text), OURS.search(text)
+
+
+def test_endings_are_plain_words_and_few_of_them():
+    for status in Status:
+        assert not OURS.search(status.message) and len(status.message.split()) <= 20
 
 
 def test_the_report_is_made_anew_from_its_data(data, tmp_path):

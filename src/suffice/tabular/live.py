@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from suffice.report.formats import duration, interval
+from suffice.report.formats import settings as told
 from suffice.result import Record
 from suffice.sklearn.coefficients import proven
 from suffice.sklearn.measures import shown
@@ -62,7 +63,7 @@ class ProgressLine:
             f"{self._record.number} evaluations",
             duration(elapsed) + ("" if math.isinf(left) else f", at most {duration(left)} left"),
             f"work {self._record.total_work:,.0f}",
-            f"{self._scoring} in {interval(low, high)}",
+            f"{self._scoring} in {interval(low, high, 4)}",
         ]
         return " · ".join(parts)
 
@@ -98,10 +99,9 @@ def noted(note: str) -> str:
 def conclude(outcome: TunedTable) -> list[str]:
     """What has been found."""
     search, problem, found = outcome.search, outcome.problem, outcome.plain()
-    given = ", ".join(f"{name} = {value!r}" for name, value in found["best_params"].items())  # exact, to be used
-    proven = f"proven for exactly trained models: {interval(*search.score_interval_)}"
-    instead = f"; {search.optimised_scoring_}, optimised in its place" if search.surrogate_ else ""
-    measures, lines = found["measures"], list[str]()
+    proven = f"proven for exactly trained models: {interval(*search.optimised_interval_, 4)}"
+    measures = found["measures"]
+    lines = [f"NOT PROVEN  {outcome.unproven}"] if outcome.unproven else []
     if measures is not None:
         known = "class frequencies" if problem.classes else "the times" if problem.model == "cox" else "the mean"
         spread = ""
@@ -111,15 +111,19 @@ def conclude(outcome: TunedTable) -> list[str]:
             spread = f" ± {error:.2g} (standard error over folds, from {min(of_folds):.3f} to {max(of_folds):.3f})"
         times = max(measures["rows"] // len(problem.y), 1)
         rows, again = measures["rows"] // times, "" if times == 1 else f", {times} times each"
-        lines = [
+        lines += [
             f"Quality  {shown(measures['tuned'])}{spread}",
             f"         on {rows:,} held-out rows{again}: each fold's model predicts rows that it has not seen",
             f"         a model that knows {known} only: {shown(measures['baseline'])}",
         ]
         if not measures["better_than_baseline"]:
             lines.append("WARNING  the model is no better than that baseline: these columns hardly tell the target")
-    lines.append(f"Score    {found['score']:.6g} {found['scoring']}{instead}, {proven}")
-    if found["global_gap"] is not None:
+    score = f"Score    {found['score']:.4g} {found['scoring']}"
+    if search.surrogate_:
+        lines += [score, f"         {found['optimised_scoring']} was optimised in its place, {proven}"]
+    else:
+        lines.append(f"{score}, {proven}")
+    if found["global_gap"] is not None and not outcome.unproven:
         gap, names = search.global_certificate_.landscape.gap_in_percent, " and ".join(problem.space)
         lines.append(f"Proof    no {names} in the space have a loss that is lower by more than {gap} %")
     if problem.log_target:
@@ -127,6 +131,7 @@ def conclude(outcome: TunedTable) -> list[str]:
     if outcome.test is not None:
         lines.append(f"Test     {outcome.test['rows']:,.0f} rows that were not seen: {shown(outcome.test)}")
     took = duration(outcome.seconds)
+    given = told(found["best_params"])
     if search.refit == "one_se":
         given += ": the largest penalties whose loss is within one standard error of the best"
     lines += [f"Best     {given}", f"Search   {found['evaluations']} evaluations in {took}: {found['message']}"]

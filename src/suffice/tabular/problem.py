@@ -43,7 +43,6 @@ from suffice.tabular.table import Recipe
 from suffice.tabular.targets import ENTRIES, Target, as_counts, target_of
 from suffice.tabular.targets import ROWS as ROWS_OF_LOOKS
 
-LOG_LOSS = "neg_log_loss"
 DENSE = 40_000_000  # entries up to which the prepared table is a dense matrix; a search then takes some 3 GB
 REST = "rest"
 LARGEST = 1 << 22  # bytes of a file of groups
@@ -77,9 +76,7 @@ class TableProblem:
     def optimised(self, scoring: str | None) -> str:
         """The smooth score that is optimised if this one is asked for."""
         smooth = find_adapter(self.estimator[-1]).scorings
-        if scoring is None:  # of probabilities the log loss, which people compare models by
-            return LOG_LOSS if LOG_LOSS in smooth else smooth[0]
-        return scoring if scoring in smooth else smooth[0]
+        return str(scoring if scoring in smooth else smooth[0])
 
     @property
     def classes(self) -> int:

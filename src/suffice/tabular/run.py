@@ -122,6 +122,15 @@ class TunedTable:
         measured = "" if self.measures is None else f", {shown(self.measures['tuned'])}"
         return f"<TunedTable of {self.problem.recipe.target!r}: {self.problem.model}{measured}>"
 
+    @property
+    def unproven(self) -> str:
+        """What `--certify-global` asked for and has not got; nothing if it has, or was not given."""
+        found = getattr(self.search, "global_certificate_", None)
+        if found is None or found.success:
+            return ""
+        proven = f"{found.landscape.gap_in_percent} %" if found.lower > 0.0 else "nothing"
+        return f"--certify-global asked for {100.0 * found.epsilon:g} %, and {proven} is proven: {found.message}"
+
     def plain(self) -> dict[str, Any]:
         """For machines."""
         search, result = self.search, self.search.result_
@@ -140,7 +149,8 @@ class TunedTable:
             "coefficients": coefficients.summary(search),
             "optimised_scoring": search.optimised_scoring_,
             "global_gap": getattr(search, "global_gap_", None),
-            "interval": [float(end) if math.isfinite(end) else None for end in search.score_interval_],  # None: unknown
+            "interval": _ends(search.score_interval_),
+            "optimised_interval": _ends(search.optimised_interval_),
             "evaluations": len(search.cv_results_["work"]),
             "work": float(np.sum(search.cv_results_["work"])),
             "seconds": round(self.seconds, 3),
@@ -212,6 +222,11 @@ class TunedTable:
 def more_likely(problem: TableProblem) -> str:
     """The class of two that positive coefficients are for."""
     return str((problem.labels or np.unique(problem.y).tolist())[1])
+
+
+def _ends(proven: tuple[float, float]) -> list[float | None]:
+    """Of an interval; None: unknown."""
+    return [float(end) if math.isfinite(end) else None for end in proven]
 
 
 def _units(problem: TableProblem) -> str:
@@ -340,7 +355,8 @@ def execute(
     model = finished(search.best_estimator_, problem)
     (file, types), failures = save(model, folder)
     told = [shortened(str(item.message)) for item in caught]  # levels that a fold has not seen are no worry
-    notes = [*problem.notes, *dict.fromkeys(text for text in told if "unknown categories" not in text)]
+    said = ("unknown categories", "is optimised in its place", "certify_global=")  # and what `conclude` tells
+    notes = [*problem.notes, *dict.fromkeys(text for text in told if not any(words in text for words in said))]
     outcome = TunedTable(
         problem, search, notes, folder, file, types, failures, seconds, before=searching - began, model=model,
         temporary=temporary,

@@ -179,7 +179,7 @@ class Settings(ColumnSettings, FoldSettings, TargetSettings):
     target: str
     certify_global: float | None = _option(None, "prove that no penalties are better by more than this share, 0.01 say")
     test: str | None = _option(None, "another table with the target, on which the model is measured in the end")
-    max_evaluations: int = _option(200, "limit on evaluations, not counting the first looks and the accurate last one")
+    max_evaluations: int = _option(200, "limit on evaluations, not counting the rough first and the accurate last ones")
     max_seconds: float | None = _option(None, "limit on the seconds of all, report included")
     no_report: bool = _option(False, "leave out report.json and report.html")
     jobs: int = _option(1, "processes at most, started where they pay; 0: one per core")
