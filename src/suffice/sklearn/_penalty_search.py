@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -41,7 +41,8 @@ CLOSE = 0.125  # of initial_radius: where F was sketched, a search begins near i
 
 @dataclass
 class PenaltySearch:
-    """One search; `one_se`: for the largest penalties whose loss is within one standard error of the best."""
+    """One search; `one_se`: for the largest penalties whose loss is within one standard error of the best; `finds`
+    finds a start, or None where the best that it has seen is the answer."""
 
     problem: RecordedProblem
     folds: list[Split]
@@ -51,6 +52,8 @@ class PenaltySearch:
     tolerance: Tolerance
     one_se: bool
     began: float = field(default_factory=time.monotonic)
+    finds: Callable[[PenaltySearch], Array | None] | None = None
+    left_out: str = ""  # what was not searched, and why
     result: Result = field(
         default_factory=lambda: Result(np.array([]), math.nan, (-math.inf, math.inf), Status.RUNNING, 0, 0.0, ())
     )
@@ -86,7 +89,12 @@ class PenaltySearch:
     def _all_of_it(self) -> Evaluation:
         problem = self.problem
         problem.until = self._until(SEARCHING)
-        start, options = self._begun()
+        given = None
+        if self.finds is not None and (given := self.finds(self)) is None:
+            best = self._refined(problem.best) if self.result.success else problem.best
+            self._found(best)
+            return best
+        start, options = self._begun(given)
         problem.purpose = "search"
         # F is smooth along one penalty, whose models learn much from looks; with several, kinks lie between.
         seen = problem.evaluations if self.statistical and len(start) == 1 else []
@@ -110,11 +118,13 @@ class PenaltySearch:
             self.result = replace(self.result, detail=detail)
         return self._within_one_se(best) if self.one_se else best
 
-    def _begun(self) -> tuple[Array, Options]:
+    def _begun(self, given: Array | None) -> tuple[Array, Options]:
         """Where to begin, and with which options."""
         problem, options = self.problem, self.options
         problem.purpose, statistical = "overview", self.statistical and options.enough == 0.0
-        if self.initial is None:
+        if given is not None:
+            start, options = given, replace(options, initial_radius=CLOSE * options.initial_radius)
+        elif self.initial is None:
             start, sketched = starting_point(problem, self.folds, self.space)
             if sketched and self.statistical:
                 options = replace(options, initial_radius=CLOSE * options.initial_radius)

@@ -30,7 +30,9 @@ from suffice.rows import given
 from suffice.rows.given import Place, counted, here, in_main_memory, read_by_sklearn
 from suffice.rows.gram import fits_array
 from suffice.search.bilevel import BilevelProblem
+from suffice.sklearn import _l2_first
 from suffice.sklearn.adapters import find_adapter, misunderstood
+from suffice.sklearn.folds import Softmax
 from suffice.sklearn.penalties import FeatureGroups, PenaltySpace, split_pipeline, step_to
 from suffice.sklearn.scores import score_of, scorer_of, scoring_name
 from suffice.sklearn.splits import STEPS, SearchData, Split, prepares_rows
@@ -163,15 +165,17 @@ class SearchPreparation:
     scores: Scores
     options: Options
     fit_params: dict[str, Any]  # of the final fit
+    l2_first: bool = False  # whether l1 has to pay (`suffice.sklearn._l2_first`)
 
-    def problem(self, jobs: int) -> BilevelProblem:
-        """The mean loss over folds, by so many processes where they pay."""
+    def problem(self, jobs: int, space: PenaltySpace | None = None) -> BilevelProblem:
+        """The mean loss over folds, by so many processes where they pay; over another space than the search's, if one
+        is given."""
         jobs = min(jobs, len(self.folds))
-        folds, scoring = self.folds, self.scores.optimised
+        folds, scoring, space = self.folds, self.scores.optimised, space or self.space
         return BilevelProblem(
-            [fold.penalised(self.space.ratio) for fold in folds],
+            [fold.penalised(space.ratio) for fold in folds],
             [fold.loss(scoring, len(folds)) for fold in folds],
-            space=self.space.space,
+            space=space.space,
             solver=folds[0].solver,
             executor=Worthwhile(jobs) if jobs > 1 else None,
         )
@@ -201,8 +205,13 @@ def prepared(search: Any, X: Any, y: Any, fit_params: dict[str, Any]) -> SearchP
     splits = list(splitter.split(counted(X), y, **of_splitter))
     data = data.sharing(splits)
     folds = [data.split(train, test, f"split {k} of cv", k) for k, (train, test) in enumerate(splits)]
+    dear = search.initial is None and search.refit != "one_se" and space.ours == {"l1", "l2"} and not groups
+    dear = dear and isinstance(getattr(folds[0].model, "learner", None), Softmax)
     space = space.of_data([fold.model for fold in folds])
-    return SearchPreparation(data, splits, folds, space, scores, _options(search, len(space.names)), fit_params)
+    options = _options(search, len(space.names))
+    return SearchPreparation(
+        data, splits, folds, _l2_first.with_none(space) if dear else space, scores, options, fit_params, dear
+    )
 
 
 def refused(search: Any, X: Any, y: Any, adapter: Any, final: Any, steps: bool) -> str | None:

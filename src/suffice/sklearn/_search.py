@@ -48,7 +48,7 @@ from suffice.rows.given import here, of_its_kind
 from suffice.rows.sums import one_thread
 from suffice.search.bilevel import BilevelProblem
 from suffice.signals import at_once
-from suffice.sklearn import _report_data, coefficients, survival
+from suffice.sklearn import _l2_first, _report_data, coefficients, survival
 from suffice.sklearn._final_fit import (
     FoldWeights,
     fit_final,
@@ -199,6 +199,8 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     scorers_ : dict of all scorers by name; `scorer_` is the one of `best_score_` and `score`, named `asked_scoring_`.
     coef_, intercept_, n_nonzero_ : of the linear estimator inside `best_estimator_`; see `coefficients()`.
     best_index_, best_estimator_, n_splits_, classes_, n_features_in_ : as in GridSearchCV.
+    left_out_ : str, what was not searched and why: l1 beside l2 of three classes or more without a `space`, where it
+        would gain less than a quarter of the standard error over folds; empty else.
     result_ : suffice.Result of the search; if there were several, of the best, and `result_.starts` has all.
     """
 
@@ -252,6 +254,11 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 recorded, known.folds, known.space, known.options, self.initial, self.tolerance,
                 self.refit == "one_se", began,
             )  # fmt: skip
+            if known.l2_first:
+                space = _l2_first.of_l2(known.space)
+                of_l2 = stack.enter_context(known.problem(effective_n_jobs(self.n_jobs), space))
+                alone = replace(search, problem=RecordedProblem(of_l2, journal, self._tell), space=space)
+                search.finds = lambda search: _l2_first.start(search, alone)
             if self.certify_global is not None:
                 folds_of(problem)  # what cannot be certified is refused before the search
             try:
@@ -259,7 +266,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
                 if self.certify_global is not None:
                     best = self._certify(recorded.problem, search, best)
             finally:
-                self.result_ = without_data(search.result)
+                self.result_, self.left_out_ = without_data(search.result), search.left_out
             self.estimate_of_jobs_ = getattr(problem.executor, "estimate", "")
             if self.estimate_of_jobs_:
                 self._say(1, self.estimate_of_jobs_)
@@ -275,6 +282,8 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         proven = f"{self.optimised_scoring_} proven to lie in {interval(*self.optimised_interval_, 4)}"
         found = f"score {self.best_score_:.4g}, {proven}"
         self._say(1, f"{len(recorded.notes)} evaluations, {found} at {given}; {self.result_.message}")
+        if self.left_out_:
+            self._say(1, self.left_out_)
         if self.refit:
             with at_once(hurry):
                 estimator = clone(self.estimator)

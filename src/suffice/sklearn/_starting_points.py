@@ -22,6 +22,7 @@ that is proven by then: an unfinished model may do better than a finished one, w
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -60,12 +61,7 @@ def best_of_lines(lattice: Lattice) -> Array:
     along_l1: list[Place] = [(level, *(own[-2:][0] for own in l2)) for level in l1]
     along_l2: list[Place] = [(l1[-1], level) for own in l2 for level in own]
     for line in (along_l1, along_l2):
-        heights: list[float] = []
-        for place in line:
-            heights.append(lattice.look(place))
-            least = min(heights)
-            if heights[-1] > min(TURNED * least, least + TURNED_SE * standard_error(lattice.problem.best)):
-                break
+        lattice.along(line)
     return lattice.descended()
 
 
@@ -115,7 +111,7 @@ class Lattice:
         """F there, roughly; an upper bound where that takes too many steps."""
         if place not in self.heights:
             theta = self.theta(place)
-            if not self.heights:
+            if not self.problem.evaluations:
                 self.problem.look(theta, within=math.inf)  # whatever one step gives: the size of a loss
             best = self.problem.best
             within = LOOK * math.sqrt(best.cost / len(best.e)) if best.failure is None else math.inf
@@ -123,6 +119,15 @@ class Lattice:
             height = made.cost if made.e.max() <= within else made.interval[1]
             self.heights[place] = height if height == height else math.inf  # where there is no loss
         return self.heights[place]
+
+    def along(self, line: Sequence[Place]) -> None:
+        """Looks on a line, until F has turned upwards."""
+        heights: list[float] = []
+        for place in line:
+            heights.append(self.look(place))
+            least = min(heights)
+            if heights[-1] > min(TURNED * least, least + TURNED_SE * standard_error(self.problem.best)):
+                break
 
     def descended(self) -> Array:
         """The best place, none of whose neighbours along the axes is better."""

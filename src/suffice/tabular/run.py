@@ -356,7 +356,8 @@ def execute(
     (file, types), failures = save(model, folder)
     told = [shortened(str(item.message)) for item in caught]  # levels that a fold has not seen are no worry
     said = ("unknown categories", "is optimised in its place", "certify_global=")  # and what `conclude` tells
-    notes = [*problem.notes, *dict.fromkeys(text for text in told if not any(words in text for words in said))]
+    found = [text for text in told if not any(words in text for words in said)]
+    notes = [*problem.notes, *([search.left_out_] if search.left_out_ else []), *dict.fromkeys(found)]
     outcome = TunedTable(
         problem, search, notes, folder, file, types, failures, seconds, before=searching - began, model=model,
         temporary=temporary,
