@@ -9,6 +9,7 @@ from scipy.stats import loguniform
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import RandomForestClassifier, RandomForestRegressor
+from sklearn.feature_selection import SelectKBest
 from sklearn.linear_model import (
     ElasticNet,
     Lasso,
@@ -19,7 +20,7 @@ from sklearn.linear_model import (
     RidgeCV,
 )
 from sklearn.metrics import get_scorer
-from sklearn.model_selection import KFold, cross_val_score
+from sklearn.model_selection import GridSearchCV, KFold, LeaveOneOut, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
@@ -101,19 +102,39 @@ def test_names_may_have_the_step_of_the_pipeline_in_front():
 @pytest.mark.parametrize(
     "estimator, space, match",
     [
-        (LogisticRegression(), {"alpha": (1.0, 2.0)}, "or C"),
+        (LogisticRegression(), {"alpha": (1.0, 2.0)}, r"LogisticRegression are tuned here \(C, l1, l2, l1_ratio\)$"),
+        (LogisticRegression(), {"c": (1.0, 2.0)}, "'C' may be meant"),
+        (LogisticRegression(), {"C": (1.0, 2.0), "max_iter": [10, 20]}, "{'estimator__max_iter': "),
         (LogisticRegression(), {"l1_ratio": (0.0, 1.0)}, "C, alone or with l1_ratio"),
         (LogisticRegression(), {"C": (1.0, 2.0), "l2": (1.0, 2.0)}, "got C, l2"),
         (LogisticRegression(), {"C": [1.0]}, "at least two"),
         (LogisticRegression(), {"C": (0.0, 1.0)}, "positive"),
         (SAGA, {"C": (1.0, 2.0), "l1_ratio": (0.5, 1.5)}, "between 0 and 1"),
-        (Lasso(), {"alpha": (1.0, 2.0), "l1_ratio": (0.0, 1.0)}, "words has alpha"),
+        (Lasso(), {"alpha": (1.0, 2.0), "l1_ratio": (0.0, 1.0)}, "space names 'l1_ratio'"),
         (make_pipeline(StandardScaler(), Ridge()), {"clf__alpha": (1.0, 2.0)}, "'ridge__alpha' may be"),
+        (make_pipeline(SelectKBest(), Ridge()), {"selectkbest__k": [1, 2]}, "{'estimator__selectkbest__k': "),
+        (make_pipeline(SelectKBest(), Ridge()), {"ridge__tol": [1, 2]}, "{'estimator__ridge__tol': "),
     ],
 )
 def test_a_space_that_means_nothing_is_refused_with_what_would(estimator, space, match):
     with pytest.raises(ValueError, match=match):
         found(estimator, space, LABELS)
+
+
+def test_other_parameters_of_a_pipeline_are_compared_by_a_grid_around_the_search():
+    inner = SufficeSearchCV(make_pipeline(SelectKBest(), Ridge()), cv=3, options=FEW)
+    grid = GridSearchCV(inner, {"estimator__selectkbest__k": [1, 4]}, cv=3).fit(X, REAL)
+    assert grid.best_params_ == {"estimator__selectkbest__k": 4}
+    assert grid.best_score_ == pytest.approx(np.mean([grid.cv_results_[f"split{k}_test_score"][1] for k in range(3)]))
+
+
+def test_leaving_one_out_says_that_r2_needs_two_rows():
+    with pytest.raises(ValueError, match="holds out one row, as LeaveOneOut's do: use 'neg_mean_squared_error'"):
+        found(Ridge(), scoring="r2", cv=LeaveOneOut())
+    search = found(Ridge(), cv=LeaveOneOut())
+    theirs = cross_val_score(Ridge(search.best_params_["alpha"] * 79 / 80), X, REAL, cv=LeaveOneOut(),
+                             scoring="neg_mean_squared_error")  # fmt: skip
+    assert search.n_splits_ == 80 and search.best_score_ == pytest.approx(theirs.mean(), rel=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -372,7 +372,12 @@ def test_anyone_can_register_an_adapter():
         (TheilSenRegressor(), {}, TypeError, "no adapter for TheilSenRegressor: use QuantileRegressor"),
         (LogisticRegression(), {"space": {"l1": (1e-3, 1.0)}}, ValueError, "solver='lbfgs'"),
         (LogisticRegression(solver="liblinear"), {"space": BOTH}, ValueError, "saga"),
-        (LogisticRegression(), {"space": {"alpha": (1e-3, 1.0)}}, ValueError, "l1 and/or l2, or C"),
+        (
+            LogisticRegression(),
+            {"space": {"alpha": (1e-3, 1.0)}},
+            ValueError,
+            "only the penalties of LogisticRegression",
+        ),
         (LogisticRegression(), {"space": {"l2": (-1.0, 1.0)}}, ValueError, "finite and not negative"),
         (LogisticRegression(), {"refit": "best"}, ValueError, "refit must be"),
         (LogisticRegression(), {"tolerance": 0.0}, ValueError, "tolerance must be"),

@@ -255,7 +255,9 @@ class PenaltySpace:
             space = dict.fromkeys(usual)
         if isinstance(space, Mapping):
             space = without_step(space, step)
-            space = space if groups else in_penalties(space, estimator, adapter, ratio, total)
+            if not groups:
+                only_penalties(space, step, estimator, adapter, ratio)
+                space = in_penalties(space, estimator, adapter, ratio, total)
         if not isinstance(space, Mapping) or not space or not set(space) <= {*PENALTIES, *own}:
             known = f"l1 and/or l2, or {strength(estimator, adapter, ratio)},"
             known = ", ".join([*PENALTIES, *own]) if groups else known
@@ -329,13 +331,27 @@ def without_step(space: Mapping[str, Any], step: str) -> dict[str, Any]:
     found = {}
     for name, value in space.items():
         plain = name.removeprefix(step) if isinstance(name, str) else name
-        if isinstance(plain, str) and "__" in plain and not plain.startswith(("l1_", "l2_")):
-            leads = f"{step}{plain.rpartition('__')[2]}" if step else plain.rpartition("__")[2]
-            raise ValueError(f"space names {name!r}, which is no parameter of the linear estimator: {leads!r} may be")
         if plain in found:
             raise ValueError(f"space names {plain!r} twice")
         found[plain] = value
     return found
+
+
+def only_penalties(space: Mapping[str, Any], step: str, estimator: Any, adapter: Any, ratio: float) -> None:
+    """ValueError for a name that is none of a penalty, with what to do about it."""
+    words = list(dict.fromkeys([strength(estimator, adapter, ratio), *PENALTIES]))
+    words += ["l1_ratio"] * ("l1_ratio" in adapter.params(estimator, 0.5, 0.5, 1.0, PENALTIES))
+    for name in (name for name in map(str, space) if name not in words):
+        last, hint = name.rpartition("__")[2], ""
+        if near := [word for word in words if word.lower() == last.lower()]:
+            hint = f": {step + near[0]!r} may be meant"
+        elif "__" in name or name in estimator.get_params():
+            whole = name if "__" in name else step + name
+            hint = (
+                f". GridSearchCV(SufficeSearchCV(...), {{'estimator__{whole}': [...]}}) tunes them for each value of it"
+            )
+        kind, known = type(estimator).__name__, ", ".join(words)
+        raise ValueError(f"space names {name!r}, and only the penalties of {kind} are tuned here ({known}){hint}")
 
 
 def in_penalties(space: Mapping[str, Any], estimator: Any, adapter: Any, ratio: float, total: float) -> dict[str, Any]:

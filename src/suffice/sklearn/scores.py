@@ -92,7 +92,12 @@ def score_of(name: str) -> Score:
 
 
 def _variance(y: Array, v: Array) -> float:
-    if len(y) < 2 or np.ptp(y[v > 0.0]) == 0.0:
+    if len(y) < 2:
+        raise ValueError(
+            "scoring='r2' is not defined on a fold that holds out one row, as LeaveOneOut's do: use "
+            "'neg_mean_squared_error', of which R^2 on all rows is a multiple"
+        )
+    if np.ptp(y[v > 0.0]) == 0.0:
         raise ValueError("scoring='r2' is not defined on a fold whose held-out targets are all equal")
     variance = float(v @ (y - float(v @ y)) ** 2)
     if variance < LEAST_VARIANCE:
