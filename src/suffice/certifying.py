@@ -39,6 +39,10 @@ class FitReport:
     rule: str  #: which proof gave `radius`: see `Certificate.rule`; "none" where there is none
     message: str  #: a sentence for people
 
+    def __repr__(self) -> str:
+        score = f", {self.scoring} {self.score:.4g}" if self.scoring else ""
+        return f"<FitReport: {self.message}{score}; {self.rule}>"
+
     @property
     def told(self) -> bool:
         """Whether anything is proven about the coefficients."""

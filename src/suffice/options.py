@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal, get_args
 
 from suffice.arrays import positive, whole_number
@@ -44,6 +44,11 @@ class Options:
     #: that offers none is refused. With model="linear", "auto" is "never".
     derivatives: Derivatives = "auto"
     seed: int | None = None  #: None: first points along the axes; a number: along a random orthogonal basis
+
+    def __repr__(self) -> str:
+        """What is not the default."""
+        values = {item.name: (getattr(self, item.name), item.default) for item in fields(self)}
+        return f"Options({', '.join(f'{name}={one!r}' for name, (one, usual) in values.items() if one != usual)})"
 
     def __post_init__(self) -> None:
         whole_number(self.max_evaluations, "max_evaluations", least=1)

@@ -140,6 +140,11 @@ class Result:
     #: proven constants, or where a run was interrupted
     stationarity: float | None = None
 
+    def __repr__(self) -> str:
+        at = ", ".join(f"{name} = {value:.4g}" for name, value in (self.params or {}).items())
+        found = f"F = {self.cost:.4g}{' at ' + at if at else ''}, {self.evaluations} evaluations, work {self.work:,.0f}"
+        return f"<Result: {self.message}; {found}>"
+
     @property
     def success(self) -> bool:
         """Whether the search ended by itself; False after a spent budget, a stop or a failure.

@@ -48,7 +48,7 @@ def test_all_cells_of_two_penalties_are_drawn():
 
 
 @pytest.mark.parametrize(
-    ("gap", "told"), [(0.0496, "5"), (0.0504, "5.1"), (4.41e-4, "0.045"), (0.999, "1e+02"), (0.0, "0")]
+    ("gap", "told"), [(0.0496, "5"), (0.0504, "5.1"), (4.41e-4, "0.045"), (0.999, "100"), (0.0, "0")]
 )
 def test_a_gap_is_told_with_two_digits_and_never_as_less_than_it_is(gap, told):
     empty = np.empty((0, 3))

@@ -171,6 +171,26 @@ def test_several_scores_are_reported_and_one_is_tuned():
     assert sorted(compared) == sorted(names)
 
 
+def test_what_scripts_ask_a_grid_search_for_is_there(tmp_path):
+    search, again = (found(Ridge(), {"l2": (1e-3, 1.0)}, journal=tmp_path) for _ in range(2))
+    results = search.cv_results_
+    assert not search.multimetric_ and found(Ridge(), scoring=["r2"]).multimetric_
+    assert search.refit_time_ > 0.0 and not hasattr(found(Ridge(), refit=False), "refit_time_")
+    assert (results["mean_fit_time"] >= 0.0).all() and results["mean_fit_time"].sum() > 0.0
+    assert np.isnan(again.cv_results_["mean_fit_time"]).all()  # the journal had all of them
+    for name in ("std_fit_time", "mean_score_time", "std_score_time"):  # folds are trained and scored side by side
+        assert np.isnan(results[name]).all() and len(results[name]) == len(results["work"])
+
+
+def test_what_a_search_leaves_behind_shows_itself_in_a_line_or_two():
+    search = found(Ridge(), {"l2": (1e-3, 1.0)}, certify_global=0.5)
+    certified = suffice.certify(search, X, REAL)
+    for shown in (search, search.result_, search.global_certificate_, search.held_out_, certified):
+        assert len(repr(shown)) < 300 and (shown is search or "\n" not in repr(shown))
+    assert "converged" in repr(search.result_) and "within" in repr(certified)
+    assert repr(search.held_out_).startswith("<Predicted: 80 rows, R² 0.")
+
+
 def test_several_scores_by_names_of_ones_own():
     scoring = {"area": "roc_auc", "loss": "neg_brier_score"}
     search = found(LogisticRegression(), y=LABELS, scoring=scoring, refit="loss")

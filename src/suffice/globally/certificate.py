@@ -101,6 +101,11 @@ class GlobalCertificate:
     message: str
     space: Space
 
+    def __repr__(self) -> str:
+        best = ", ".join(f"{name} = {value:.4g}" for name, value in self.params.items())
+        share = f"none are better than {best} by more than {self.landscape.gap_in_percent} %"
+        return f"<GlobalCertificate: {share}; {self.evaluations} evaluations, {self.message}>"
+
     @property
     def gap(self) -> float:
         """(upper - lower)/upper."""

@@ -36,6 +36,9 @@ def interval(low: float, high: float, digits: int = 7) -> str:
         return f"[{_significant(low, 6, ROUND_FLOOR)}, {_significant(high, 6, ROUND_CEILING)}]"
     size = max(abs(low), abs(high), 1e-300)
     width = max(high - low, 10.0 ** (1 - digits) * size)
+    if size < 1e-4:
+        known = 1 + math.floor(math.log10(size)) - math.floor(math.log10(width)) if width < size else 1
+        return f"[{_significant(low, known + 1, ROUND_FLOOR)}, {_significant(high, known + 1, ROUND_CEILING)}]"
     unit = Decimal(1).scaleb(-min(max(1 - math.floor(math.log10(width)), 0), 300))
     ends = ((low, ROUND_FLOOR), (high, ROUND_CEILING))
     down, up = (Decimal(repr(float(end))).quantize(unit, rounding, Context(prec=1000)) for end, rounding in ends)

@@ -50,6 +50,7 @@ def start(search: PenaltySearch, alone: PenaltySearch) -> Array | None:
     best = next(k for k, (_, _, made) in enumerate(notes) if made is found)
     none = problem.space.bounds[0][:1]
     problem.notes = [(purpose, within, _lifted(made, none)) for purpose, within, made in notes]
+    problem.seconds, problem.earlier = list(alone.problem.seconds), alone.problem.evaluations
     search.result = _result(search, alone.result, problem.notes[best][-1], none)
     if not alone.result.success:
         search.left_out = "l1 was not tried: the search over l2 was stopped before"

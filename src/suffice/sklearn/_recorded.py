@@ -12,6 +12,7 @@ not be in the journal: their weights are what makes it large.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
@@ -52,9 +53,11 @@ class RecordedProblem:
         self.journal, self.tell = journal, tell
         self.ridge, self._since, self._tries = 0.0, 0, TRIES  # what stands in for no l2, and the evaluations before
         self.notes: list[tuple[str, float, Evaluation]] = []
+        self.seconds: list[float] = []  # of every evaluation by the clock; not a number where the journal had it
         self._fresh = False  # whether the latest evaluation was made here and now
         self._gone: list[Evaluation] = []  # first looks that nothing starts from any more
         self.holds_all = False  # for scores of all of them
+        self.earlier: list[Evaluation] = []  # of the journal, which notes of other coordinates stand for
         self._size = 8 * sum(one.size or 0 for one in self._models(self.space.bounds[1])) or 1  # bytes of their weights
 
     def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
@@ -65,8 +68,11 @@ class RecordedProblem:
 
     def differentiate(self, evaluation: Evaluation) -> Evaluation:
         """The evaluation with its derivatives, which take the place of what was noted."""
+        began = time.monotonic()
         with time_limit(self.until if self.notes else math.inf):
             told = self.problem.differentiate(evaluation)
+        for k, (_, _, made) in enumerate(self.notes):
+            self.seconds[k] += time.monotonic() - began if made is evaluation else 0.0
         self.notes = [(purpose, within, told if made is evaluation else made) for purpose, within, made in self.notes]
         return told
 
@@ -106,20 +112,22 @@ class RecordedProblem:
     def _noted(
         self, policy: Policy, theta: Array, within: float, warm: Evaluation | None, max_steps: int | None = None
     ) -> Evaluation:
+        began = time.monotonic()
         made = self._made(policy, theta, within, warm, max_steps)
         if self._tries and self.ridge == 0.0 and unproven(made) and self._is_flat(made):
             made = self._with_ridge(policy, made, within, max_steps)
         self.notes.append((self.purpose, within, made))
+        self.seconds.append(time.monotonic() - began if self._fresh else math.nan)
         if self._tries == TRIES and not self.holds_all:  # proofs by a ridge go on from what is not noted
             self._let_go()
             if self.journal is not None:
-                self.journal.compact(self._starts())
+                self.journal.compact([*self._starts(), *self.earlier])
         return made
 
     def _let_go(self) -> None:
         """First looks are gone but for the latest, the best, those near it, and those of which nothing is proven."""
         best, latest = self.best, self.evaluations[-1]
-        looks = [made for purpose, _, made in self.notes if purpose == "first look" and not _among(self._gone, made)]
+        looks = [made for purpose, _, made in self.notes if purpose == "overview" and not _among(self._gone, made)]
         looks = [made for made in looks[::-1] if made is not best and made is not latest and not unproven(made)]
         looks.sort(key=lambda made: norm(made.point - best.point))
         self._gone += looks[max(STARTS // self._size, 1) :]

@@ -184,8 +184,10 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         another one was optimised in its place (`surrogate_` : bool).
     optimised_scoring_ : str, the score that was optimised; `optimised_interval_` : (low, high), the same of it.
     cv_results_ : dict of arrays, one row per evaluation: the penalties, the score of every fold and their mean, what
-        accuracy was asked for and proved, the work it took, and its purpose: "overview", "search", "final",
-        "one standard error" or "global" (where `certify_global` has found something better).
+        accuracy was asked for and proved, the work it took, its seconds by the clock over the number of folds
+        (mean_fit_time; not a number where a journal had it, as are times that are not taken), and its purpose:
+        "overview", "search", "final", "one standard error" or "global" (where `certify_global` has found something
+        better).
     coef_radius_ : float, a proven bound on the distance ||coef_ - exact||_2 of the coefficients of `best_estimator_`
         from the exact minimiser's at the best penalties; infinite where nothing can be proven.
     l2_floor_ : float, the l2 that stands in for none with a pure l1 penalty where that may not be verified (more than
@@ -198,7 +200,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     estimate_of_jobs_ : str, with n_jobs > 1, whether more processes than one paid, and the figures that said so.
     scorers_ : dict of all scorers by name; `scorer_` is the one of `best_score_` and `score`, named `asked_scoring_`.
     coef_, intercept_, n_nonzero_ : of the linear estimator inside `best_estimator_`; see `coefficients()`.
-    best_index_, best_estimator_, n_splits_, classes_, n_features_in_ : as in GridSearchCV.
+    best_index_, best_estimator_, n_splits_, refit_time_, multimetric_, classes_, n_features_in_ : as in GridSearchCV.
     left_out_ : str, what was not searched and why: l1 beside l2 of three classes or more without a `space`, where it
         would gain less than a quarter of the standard error over folds; empty else.
     result_ : suffice.Result of the search; if there were several, of the best, and `result_.starts` has all.
@@ -242,6 +244,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.n_splits_, scores = len(known.splits), known.scores
         self.optimised_scoring_, self.asked_scoring_, self.surrogate_ = scores.optimised, scores.asked, scores.surrogate
         self.scorers_, self.scorer_ = scores.scorers, scores.scorers[scores.asked]
+        self.multimetric_ = isinstance(self.scoring, list | tuple | set | frozenset | Mapping)
         with ExitStack() as stack:
             problem = stack.enter_context(known.problem(effective_n_jobs(self.n_jobs)))
             journal = None if self.journal is None else stack.enter_context(journal_of(self, problem, known))
@@ -286,19 +289,22 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             self._say(1, self.left_out_)
         if self.refit:
             with at_once(hurry):
-                estimator = clone(self.estimator)
-                if self.groups_of_features is None:  # which scikit-learn has no words for
-                    estimator.set_params(**self.best_params_)
-                fitted = None
-                if self.refit == "sklearn":
-                    fitted = estimator.fit(here(known.data.X), known.data.y, **known.fit_params)
-                data, near = replace(known.data, estimator=estimator), self._fold_weights.solutions
-                until = began + known.options.max_seconds
-                made = fit_final(data, self.best_penalties_, near, until, fitted)
-                self.best_estimator_, self.coef_radius_, self._proofs = made
+                self._refit(known, began + known.options.max_seconds)
         if known.data.classes is not None and not self.refit:
             self._classes = known.data.classes
         return self
+
+    def _refit(self, known: SearchPreparation, until: float) -> None:
+        """The final model."""
+        began, estimator, fitted = time.monotonic(), clone(self.estimator), None
+        if self.groups_of_features is None:  # which scikit-learn has no words for
+            estimator.set_params(**self.best_params_)
+        if self.refit == "sklearn":
+            fitted = estimator.fit(here(known.data.X), known.data.y, **known.fit_params)
+        data, near = replace(known.data, estimator=estimator), self._fold_weights.solutions
+        made = fit_final(data, self.best_penalties_, near, until, fitted)
+        self.best_estimator_, self.coef_radius_, self._proofs = made
+        self.refit_time_ = time.monotonic() - began
 
     def _certify(self, problem: BilevelProblem, search: PenaltySearch, best: Evaluation) -> Evaluation:
         """The global certificate; the best evaluation, which may be at penalties that were found on the way."""
@@ -342,7 +348,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.best_params_, self.best_penalties_ = words(best), space.penalties(best)
         without = any(value == 0.0 for name, value in self.best_penalties_.items() if name.startswith("l2"))
         self.l2_floor_ = max(recorded.curvatures(best.point), default=0.0) if without else 0.0
-        self.cv_results_ = table_of_evaluations(recorded.notes, words, space, score)
+        self.cv_results_ = table_of_evaluations(recorded.notes, recorded.seconds, words, space, score)
         self.best_index_ = [k for k, note in enumerate(recorded.notes) if note[-1] is best][-1]
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         if len(self.scorers_) > 1:

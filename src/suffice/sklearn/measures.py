@@ -103,6 +103,9 @@ class Predicted:
         """Truth and predictions of a regression after this function of them, if it is not None."""
         return self if inverse is None else replace(self, y=inverse(self.y), predicted=inverse(self.predicted))
 
+    def __repr__(self) -> str:
+        return f"<Predicted: {len(self.y):,} rows, {shown(self.measured()) or 'nothing to be measured'}>"
+
     @property
     def main(self) -> str:
         """The measure that is told first."""
