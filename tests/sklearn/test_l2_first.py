@@ -1,5 +1,7 @@
 """Several classes without a space: l2 alone is searched first, and l1 where it pays."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_wine
@@ -9,6 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from suffice import Options, Status
+from suffice.report.figures import Trace, path
 from suffice.sklearn import SufficeSearchCV
 from suffice.sklearn.report import collect, page
 
@@ -98,4 +101,11 @@ def test_two_classes_are_searched_over_both():
 
 def test_figures_and_the_page_show_places_without_an_l1():
     search = found(*DENSE)
-    assert "Penalties and proof" in page(collect(search, *DENSE, about={}))
+    data = collect(search, *DENSE, about={})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "Penalties and proof" in page(data)
+        panel = path(Trace.of(data["search"]))
+    drawn, tried = panel.marks[0].x, search.cv_results_["penalty_l1"]
+    np.testing.assert_array_equal(drawn[tried > 0.0], tried[tried > 0.0])
+    np.testing.assert_array_equal(drawn[tried == 0.0], 0.1 * tried[tried > 0.0].min())

@@ -47,6 +47,13 @@ class Trace:
     def numbers(self) -> Array:
         return np.arange(1.0, len(self.cost) + 1.0)
 
+    def places(self, points: Array, k: int) -> Array:
+        """Where parameter k of points is drawn: on a logarithmic axis none of it is a decade below the least."""
+        seen, values = self.points[:, k], points[:, k]
+        if not self.logarithmic[k] or (seen > 0.0).all():
+            return values
+        return np.where(values > 0.0, values, 0.1 * np.min(seen, where=seen > 0.0, initial=math.inf))
+
     @classmethod
     def of(cls, plain: dict[str, Any]) -> Trace:
         """One that was written down by `asdict`, with None for what is not finite."""
@@ -108,14 +115,14 @@ def path(shown: Trace, parameters: str | Sequence[str] | None = None) -> Panel:
 
 def _line(shown: Trace, chosen: list[int]) -> Panel:
     (k,) = chosen
-    x, at = shown.points[:, k], int(np.argmin(shown.high))
+    x, at = shown.places(shown.points, k), int(np.argmin(shown.high))
     marks = [_evaluations(shown, x), _best(x[at], shown.cost[at])]
     return Panel("", cut(shown.names[k]), shown.label, marks, shown.logarithmic[k], _spread(shown.cost))
 
 
 def _plane(shown: Trace, chosen: list[int]) -> Panel:
     log_x, log_y = (shown.logarithmic[k] for k in chosen)
-    x, y = shown.points[:, chosen].T
+    x, y = (shown.places(shown.points, k) for k in chosen)
     excess = shown.cost - shown.cost.min()
     eps = 0.01 * float(np.median(excess)) or 0.01 * float(excess.max()) or 1.0
     shades = np.log10(excess + eps)
@@ -125,9 +132,9 @@ def _plane(shown: Trace, chosen: list[int]) -> Panel:
     scale = Scale(f"excess of {shown.label} over the best", *ends, DARK_IS_GOOD, ticks)
     marks = [Line("", scale.shades(shades), x, y, _hover_texts(shown), "o", joined=False, size=6.2)]
     for k, way in enumerate(shown.paths):
-        x_way, y_way = way[:, chosen].T
+        x_way, y_way = (shown.places(way, one) for one in chosen)
         marks.append(Line("best so far", ORANGE, x_way, y_way, symbol="o", size=3.2, listed=k == 0))
-    marks.append(_best(*shown.best[chosen]))
+    marks.append(_best(*(shown.places(shown.best[None], k)[0] for k in chosen)))
     ends_x, ends_y = _padded(x, log_x), _padded(y, log_y)
     first, second = (cut(shown.names[k]) for k in chosen)
     return Panel("", first, second, marks, log_x, log_y, scale=scale, x_ends=ends_x, y_ends=ends_y, height=520)
@@ -136,8 +143,7 @@ def _plane(shown: Trace, chosen: list[int]) -> Panel:
 def _parallel(shown: Trace, chosen: list[int]) -> Panel:
     """One line per evaluation on parallel axes of [0, 1], in shades by rank, the best one last."""
     u = np.stack(
-        [np.log10(v) if shown.logarithmic[k] else v for k, v in zip(chosen, shown.points.T[chosen], strict=True)],
-        axis=1,
+        [np.log10(v) if shown.logarithmic[k] else v for k in chosen for v in [shown.places(shown.points, k)]], axis=1
     )
     low, span = u.min(axis=0), np.ptp(u, axis=0)
     u = np.where(span > 0.0, (u - low) / np.where(span > 0.0, span, 1.0), 0.5)
