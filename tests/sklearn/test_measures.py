@@ -10,7 +10,7 @@ from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import load_iris, make_regression
 from sklearn.dummy import DummyClassifier, DummyRegressor
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.model_selection import KFold, cross_val_predict
+from sklearn.model_selection import KFold, RepeatedStratifiedKFold, cross_val_predict
 from sklearn.svm import LinearSVC
 
 import suffice
@@ -98,6 +98,15 @@ def test_rows_that_count_differently_are_fewer():
     same = Predicted(labels, right, np.full(60, 7.0), classes).measured()
     assert same == pytest.approx(plain)
     assert unequal["accuracy_high"] - unequal["accuracy_low"] > plain["accuracy_high"] - plain["accuracy_low"]
+
+
+def test_rows_that_are_held_out_several_times_are_no_more_rows():
+    again = RepeatedStratifiedKFold(n_splits=3, n_repeats=4, random_state=0)
+    made = SufficeSearchCV(LogisticRegression(), {"l2": (1e-2, 1.0)}, cv=again, options=FEW).fit(X, Y)
+    found = made.held_out_.measured()
+    exact = binomtest(round(found["accuracy"] * 150), 150).proportion_ci(0.95, method="exact")
+    assert found["accuracy_low"] == pytest.approx(exact.low, abs=5e-3)
+    assert found["accuracy_high"] == pytest.approx(exact.high, abs=5e-3)
 
 
 def test_numbers_for_people():

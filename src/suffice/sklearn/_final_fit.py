@@ -262,4 +262,5 @@ def held_out(
     parts = [fold.predicted(*fold.predictor(one.x), weighted) for fold, one in zip(folds, solutions, strict=True)]
     trained = [(data.y[train], data.weight[train] if weighted else None) for train, _ in splits]
     alone = of_the_target_alone([(part, *known) for part, known in zip(parts, trained, strict=True)])
-    return Predicted.joined(parts), alone
+    rows = np.concatenate([np.arange(len(data.y))[test] for _, test in splits])
+    return replace(Predicted.joined(parts), times=len(rows) / len(np.unique(rows))), alone

@@ -176,8 +176,8 @@ def _tiles(data: Data) -> str:
         shown.append((text, f"gained on the baseline<small>the part of its {what} that is gone</small>"))
     measure, values = found["folds"]["measure"], found["folds"]["tuned"]
     if accuracies := accuracy_range(tuned):
-        rows = f"95 % interval of Clopper and Pearson, from {found['rows']:,} rows"
-        shown.append((accuracies, f"of other rows would be predicted correctly<small>{rows}</small>"))
+        words = "of other rows would be predicted correctly<small>95 % interval of Clopper and Pearson</small>"
+        shown.append((accuracies, words))
     elif measure != "accuracy" and len(values) > 1:
         error = as_text("rmse", float(np.std(values, ddof=1)) / math.sqrt(len(values)), 2)
         shown.append((f"± {error}", "give or take, for other rows<small>standard error over the folds</small>"))

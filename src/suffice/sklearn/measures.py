@@ -12,7 +12,7 @@ With y the truth, p the prediction, s sample weights and m = sum s y / sum s:
 
 Of n rows that count by s the share p that is right has the 95 % interval of Clopper and Pearson, which holds for any n:
 the p for which a binomial count of n p or more, or of n p or fewer, has a probability of 2.5 %. Rows count as
-n = (sum s)^2 / sum s^2 (Kish).
+n = (sum s)^2 / sum s^2 (Kish), and once however many folds hold them out.
 
 What is gained on a model that knows the target only is the share of its error that is gone, 1 - e / e0, with e the mean
 squared error, the Brier score, or the share of wrong classes where there are no probabilities; less than LITTLE is
@@ -62,6 +62,7 @@ class Predicted:
     fold: Any = None  # the number of the model that has predicted every row, where there are several
     strata: Any = None  # of survival, and times from which on rows are at risk, or None
     entry: Any = None
+    times: float = 1.0  # how often a row is among them: by folds that are drawn several times
 
     @classmethod
     def of(cls, model: Any, X: Any, y: Any, weight: Array | None = None) -> Predicted:
@@ -141,7 +142,7 @@ class Predicted:
         if self.alone:
             found["auc"] = 0.5
         else:
-            n = len(self.y) if weight is None else float(weight.sum() ** 2 / np.sum(weight**2))
+            n = (len(self.y) if weight is None else float(weight.sum() ** 2 / np.sum(weight**2))) / self.times
             found["accuracy_low"], found["accuracy_high"] = share_interval(found["accuracy"] * n, n, 0.95)
         if decided is None:
             return found
