@@ -20,8 +20,9 @@ import numpy as np
 from suffice.arrays import Array
 from suffice.evaluation import Evaluation
 from suffice.result import Record, Result
+from suffice.search.bilevel import BilevelProblem
 from suffice.sklearn._penalty_search import PenaltySearch
-from suffice.sklearn._recorded import standard_error
+from suffice.sklearn._recorded import RecordedProblem, standard_error
 from suffice.sklearn._starting_points import LOOK, STEPS, Lattice
 from suffice.sklearn.penalties import PenaltySpace
 from suffice.space import Space
@@ -40,6 +41,14 @@ def with_none(space: PenaltySpace) -> PenaltySpace:
 def of_l2(space: PenaltySpace) -> PenaltySpace:
     """The space of l2, without an l1."""
     return replace(space, names=("l2",), ratio=0.0, space=Space(l2=space.space.ranges["l2"]))
+
+
+def begin(search: PenaltySearch, of_l2: BilevelProblem, space: PenaltySpace) -> None:
+    """Let the search find its start by one over l2."""
+    both = search.problem
+    alone = replace(search, problem=RecordedProblem(of_l2, both.journal, both.tell), space=space)
+    alone.problem.holds_all = both.holds_all
+    search.finds = lambda search: start(search, alone)
 
 
 def start(search: PenaltySearch, alone: PenaltySearch) -> Array | None:

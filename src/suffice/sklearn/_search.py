@@ -260,8 +260,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             if known.l2_first:
                 space = _l2_first.of_l2(known.space)
                 of_l2 = stack.enter_context(known.problem(effective_n_jobs(self.n_jobs), space))
-                alone = replace(search, problem=RecordedProblem(of_l2, journal, self._tell), space=space)
-                search.finds = lambda search: _l2_first.start(search, alone)
+                _l2_first.begin(search, of_l2, space)
             if self.certify_global is not None:
                 folds_of(problem)  # what cannot be certified is refused before the search
             try:
@@ -271,8 +270,6 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             finally:
                 self.result_, self.left_out_ = without_data(search.result), search.left_out
             self.estimate_of_jobs_ = getattr(problem.executor, "estimate", "")
-            if self.estimate_of_jobs_:
-                self._say(1, self.estimate_of_jobs_)
             interrupted = self.result_.status in (Status.INTERRUPTED, Status.TERMINATED)
             hurry = time.monotonic() + GRACE if interrupted and journal is not None else math.inf
             with at_once(hurry):
@@ -285,8 +282,8 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         proven = f"{self.optimised_scoring_} proven to lie in {interval(*self.optimised_interval_, 4)}"
         found = f"score {self.best_score_:.4g}, {proven}"
         self._say(1, f"{len(recorded.notes)} evaluations, {found} at {given}; {self.result_.message}")
-        if self.left_out_:
-            self._say(1, self.left_out_)
+        for text in filter(None, (self.estimate_of_jobs_, self.left_out_)):
+            self._say(1, text)
         if self.refit:
             with at_once(hurry):
                 self._refit(known, began + known.options.max_seconds)
