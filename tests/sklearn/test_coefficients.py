@@ -308,3 +308,13 @@ def test_without_pandas_the_error_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="pip install pandas"):
         search.coefficients()
+
+
+def test_levels_of_numeric_categories_are_named_as_people_write_them():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"hour": rng.integers(0, 4, 80).astype(float), "x_1.0": rng.standard_normal(80)})
+    encoder = make_column_transformer(
+        (OneHotEncoder(), ["hour"]), remainder="passthrough", verbose_feature_names_out=False
+    )
+    search = SufficeSearchCV(make_pipeline(encoder, Ridge()), cv=3).fit(X, X["hour"] + rng.standard_normal(80))
+    assert list(search.coefficients()["name"]) == ["hour_0", "hour_1", "hour_2", "hour_3", "x_1.0"]

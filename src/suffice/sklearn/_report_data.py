@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -151,8 +152,14 @@ def feature_names(search: Any, count: int) -> list[str]:
             names = None
     if names is None or len(names) != count:
         return [f"x{k}" for k in range(count)]
-    rare = "infrequent_sklearn"  # as OneHotEncoder calls levels that were joined
-    return [f"{str(name).removesuffix(rare)}other" if str(name).endswith(rare) else str(name) for name in names]
+    given = set(map(str, getattr(search, "feature_names_in_", ())))
+    return [name if name in given else _of_level(name) for name in map(str, names)]
+
+
+def _of_level(name: str) -> str:
+    """The name that OneHotEncoder gives to a level, for people: `hour_4.0` is hour_4, rare levels that were joined are
+    other."""
+    return re.sub(r"(?<=_)(-?\d+)\.0$", r"\1", re.sub("infrequent_sklearn$", "other", name))
 
 
 def output_names(search: Any, count: int) -> list[str]:
