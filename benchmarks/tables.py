@@ -17,8 +17,9 @@ pandas, which was told of "." and "-" for missing:
 Losses are means over held-out rows: the log loss of classes, the squared error of numbers, and for counts half the
 Poisson deviance, too; a star marks a loss that our model was not fitted for. "ours / linear" is the ratio of two such
 means; beside it stands the standard error of the difference, as a share of the linear model's loss: over held-out rows,
-or over splits if there are several. Seconds are those of the processor for the whole command, the start of Python, the
-search, the fit and the report, on one thread; with a dagger, they are without the report (`--no-report`).
+or over splits if there are several. "clock" is the shell's for the whole command, from the start of Python to the
+written report; "search" is that for search and final fit, as the command tells it; seconds are those of the processor
+for all of it, on one thread; with a dagger, they are without the report (`--no-report`).
 
 Rivals do not depend on suffice; their losses are kept in benchmarks/.cache. Results are written after each table, and
 those of tables that are not run again (`--tables`) stay.
@@ -104,7 +105,8 @@ def tuned(name, folder, with_report):
         why = f"given up after {LIMIT} seconds" if done.returncode < 0 else done.stderr.strip()[-500:]
         return {**found, "status": "failed", "message": why}
     names = ("status", "message", "task", "model", "evaluations", "work", "score", "interval", "penalties", "failures")
-    return {**found, "search seconds": told["seconds"], **{key: told[key] for key in names}, "notes": told["notes"]}
+    clock = {"search seconds": told["seconds"], "told seconds": told["total_seconds"]}
+    return {**found, **clock, **{key: told[key] for key in names}, "notes": told["notes"]}
 
 
 # The rivals
@@ -273,12 +275,25 @@ def verdicts(rows):
         target("tables", len({row["data"] for row in rows}), 30, at_least=True, digits=0),
         target("runs that failed", failed, 0, digits=0),
         target("most seconds", max(row["suffice"]["seconds"] for row in rows), SLOWEST, digits=1),
+        target("seconds of the clock beyond the search, in the median", _beyond(rows), 1.5, digits=2),
+        target("seconds told, beside the clock's: the most apart", _apart(rows), 0.2, digits=2),
         target("tables with more than 1.01 times the linear rival's loss", sum(map(worse, judged)), 0, digits=0),
         target("of these, by more than two standard errors", len(clearly), 0, digits=0),
         target("largest loss, as a multiple of the linear rival's", max(ratios, default=1.0), WORST, digits=3),
         target("median", float(np.median(ratios or [1.0])), 1.0, digits=4),
     ]
     return markdown(["", "measured", "target", ""], cells)
+
+
+def _beyond(rows):
+    """Seconds of the clock that a command took besides its search, scikit-learn's import included."""
+    timed = [row["suffice"] for row in rows if "told seconds" in row["suffice"]]
+    return float(np.median([one["wall"] - one["search seconds"] for one in timed] or [0.0]))
+
+
+def _apart(rows):
+    timed = [row["suffice"] for row in rows if "told seconds" in row["suffice"]]
+    return max((abs(one["wall"] - one["told seconds"]) for one in timed), default=0.0)
 
 
 def judged_by(row):
@@ -288,7 +303,8 @@ def judged_by(row):
 
 def lines(rows):
     header = ["table", "rows x columns", "splits", "loss", "suffice", "linear", "boosted", "baseline", "ours / linear",
-              "standard error", "ours / boosted", "seconds", "evaluations", "status"]  # fmt: skip
+              "standard error", "ours / boosted", "clock", "search", "seconds", "evaluations",
+              "status"]  # fmt: skip
     cells = []
     for found in pooled(rows):
         same = found["rows"]
@@ -299,13 +315,14 @@ def lines(rows):
         error = f"{100 * found['standard error'] / found['linear']:.2g} %"
         ratio = [f"{found['suffice'] / found['linear']:.3f}", error, f"{found['suffice'] / found['boosted']:.3f}"]
         mark = "" if all(one["report"] for one in told) else " †"
-        end = [f"{max(one['seconds'] for one in told):.1f}{mark}", max(one["evaluations"] for one in told)]
+        clock = [f"{max(one[key] for one in told):.1f}" for key in ("wall", "search seconds")]
+        end = [*clock, f"{max(one['seconds'] for one in told):.1f}{mark}", max(one["evaluations"] for one in told)]
         status = ", ".join(dict.fromkeys(one["status"] for one in told))
         cells.append([found["data"], size, len(same), name, *four, *ratio, *end, status])
     for row in rows:
         if not row["measures"]:
             what = f"{row['data']} (split {row['split']}): {row['suffice']['message'][:60]}"
-            cells.append([what, *[""] * 10, f"{row['suffice']['seconds']:.1f}", "", row["suffice"]["status"]])
+            cells.append([what, *[""] * 12, f"{row['suffice']['seconds']:.1f}", "", row["suffice"]["status"]])
     return markdown(header, cells)
 
 
