@@ -33,4 +33,4 @@ def test_verbose_tells_more_and_more(level, capsys):
     assert len(lines) == [0, 2, 2 + count, 2 + 2 * count][level]
     if level:
         assert lines[0] == "[SufficeSearchCV] l2 by 3 folds"
-        assert lines[-1].startswith(f"[SufficeSearchCV] {count} evaluations, score {search.best_score_:.6g}")
+        assert lines[-1].startswith(f"[SufficeSearchCV] {count} evaluations, score {search.best_score_:.4g}")

@@ -145,7 +145,7 @@ def test_a_column_that_is_constant_without_a_row_is_scaled_as_scikit_learn_does_
     ("change", "message"),
     [
         ({"within": 0.0}, "within must be positive, got 0.0"),
-        ({"scoring": "r2"}, "scoring must be one of neg_mean_squared_error, got 'r2'"),
+        ({"scoring": "r2"}, "scoring must be one of neg_mean_squared_error, neg_root_mean_squared_error, got 'r2'"),
         ({"groups": np.zeros(120)}, "two groups at least to leave one out, got 1"),
         ({"groups": np.zeros(3)}, "one label for each of 120 rows, got 3"),
         ({"y": np.zeros((120, 2))}, "y must have one entry for each of 120 rows"),
@@ -155,6 +155,17 @@ def test_bad_input_is_named(change, message, numbers):
     X, y = numbers
     with pytest.raises(ValueError, match=message):
         suffice.leave_one_out(Ridge(), **{"X": X, "y": y, **change})
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(120) // 8], ids=["rows", "groups"])
+def test_a_root_is_taken_without_every_group(numbers, groups):
+    X, y = numbers
+    found = suffice.leave_one_out(Ridge(10.0), X, y, groups=groups, scoring="neg_root_mean_squared_error")
+    errors = (y - theirs(Ridge(10.0), X, y, groups)) ** 2
+    of_group = np.arange(120) if groups is None else groups
+    roots = np.sqrt(np.bincount(of_group, errors) / np.bincount(of_group))
+    assert found.score_interval[0] <= found.score <= found.score_interval[1]
+    np.testing.assert_allclose(found.score, -roots.mean(), rtol=1e-9)
 
 
 def test_the_task_knows_which_rows_go_together():

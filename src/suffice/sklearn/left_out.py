@@ -307,15 +307,14 @@ class LeftOutTask:
         at = phi.residuals(m, y) ** 2
         of_group = self.sums(v)
         counts = of_group > 0.0
-        means = [self.sums(v * one)[counts] / of_group[counts] for one in (least, at, most)]
-        low_loss, loss, high_loss = np.mean(means, axis=1) * np.array([1.0 - 1e-13, 1.0, 1.0 + 1e-13])
-        if open_:
-            low_loss, high_loss, loss = 0.0, math.inf, math.nan
         score = score_of(scoring)
-        ends = score.interval((float(low_loss), float(high_loss)))
-        return LeftOutRows(
-            margin, error, link(margin), low, high, score.offset - float(loss), ends, scoring, open_, refits, models
-        )
+        scores = [score.of_losses(self.sums(v * one)[counts] / of_group[counts]) for one in (most, at, least)]
+        low_score, mean, high_score = (float(np.mean(one)) for one in scores)
+        slack = 4.0 * (len(y) + 8) * EPS * (abs(score.offset) + max(abs(low_score), abs(high_score)))
+        ends = (low_score - slack, high_score + slack)
+        if open_:
+            ends, mean = (-math.inf, score.offset), math.nan
+        return LeftOutRows(margin, error, link(margin), low, high, mean, ends, scoring, open_, refits, models)
 
 
 def _shift(fold: Any) -> Any:
