@@ -1,6 +1,6 @@
 """Links to benchmarks/results/NAME.md, which lead to files in a clone, lead on the site to the page that includes NAME.
 
-The place is the heading of the file, which is the heading of its section there.
+The place is the heading of the file, which is that of its section there, or the heading above where it has none.
 """
 
 from __future__ import annotations
@@ -12,16 +12,18 @@ from sphinx.application import Sphinx
 
 LINK = re.compile(r"\]\((?:\.\./)+benchmarks/results/(\w+)\.md\)")
 INCLUDED = re.compile(r"^```\{include\} (?:\.\./)+benchmarks/results/(\w+)\.md$", re.M)
+HEADING = re.compile(r"^#+ (.*)$", re.M)
 
 
 def pages(docs: Path) -> dict[str, str]:
     """The page, from the documents' root, and the anchor at which each file of results is included."""
     found = {}
     for page in sorted(docs.glob("*.md")):
-        for name in INCLUDED.findall(page.read_text()):
-            title = (docs.parent / "benchmarks/results" / f"{name}.md").read_text().partition("\n")[0]
-            anchor = re.sub("[^a-z0-9]+", "-", title.removeprefix("# ").lower()).strip("-")
-            found[name] = f"{page.name}#{anchor}"
+        text = page.read_text()
+        for match in INCLUDED.finditer(text):
+            first = (docs.parent / "benchmarks/results" / f"{match[1]}.md").read_text().partition("\n")[0]
+            title = HEADING.findall(first) or HEADING.findall(text[: match.start()])
+            found[match[1]] = f"{page.name}#" + re.sub("[^a-z0-9]+", "-", title[-1].lower()).strip("-")
     return found
 
 
