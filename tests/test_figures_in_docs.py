@@ -26,6 +26,8 @@ LINK = re.compile(r"\]\(([^)\s#]+)(#[^)\s]*)?\)")
 CODE = re.compile(r"`[^`]*`|\$[^$]*\$")
 # A number that is no part of a name (l1, x86), of a version (1.9.1) or of a size (20 x 20).
 NUMBER = re.compile(r"(?<![\w.^-])[-+]?(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?(e[-+]?\d+)?(?![\w^]|\.\d|,\d{3})")
+TARGET = re.compile(r"[<>]= *[\d.,]+")
+AIMED = re.compile(r"aimed at [\d.,]+")
 SIZE = re.compile(r"\d[\d,]* x \d[\d,]*")
 
 
@@ -57,11 +59,19 @@ def figures(text: str) -> list[Figure]:
 
 
 def claims(document: Path) -> Iterator[tuple[str, list[Path]]]:
-    """Rows, items and paragraphs, without the targets of links, beside the files of results that they cite."""
+    """Rows, items and paragraphs, without the targets of links, beside the files of results that they cite.
+
+    What a paragraph cites that ends in a colon is cited by the rows of the table below it, too.
+    """
+    above: list[Path] = []
     text = FENCE.sub("\n", document.read_text())
     for unit in re.split(r"\n(?=\s*\n|\||\s*- |\s*\d+\. |#)", text):
         cited = [(document.parent / target).resolve() for target, _ in LINK.findall(unit)]
         sources = [path for path in cited if path.suffix == ".md" and path.parent in SOURCES and path != document]
+        if unit.startswith("|") or not unit.strip():
+            sources = sources or above
+        else:
+            above = sources if unit.rstrip().endswith(":") else []
         if sources:
             yield LINK.sub("]", unit), sources
 
@@ -105,10 +115,10 @@ COMPUTED: dict[str, Callable[[], list[float]]] = {
 }
 
 
-def known(source: Path) -> set[float]:
-    """All numbers of a file of results, as shares in percent, too, and what is computed of them."""
-    text = FENCE.sub("\n", source.read_text())
-    numbers = {figure.value for figure in figures(LINK.sub("]", text).replace("`", " "))}
+def known(source: Path, aims: bool = False) -> set[float]:
+    """All numbers of a file of results, as shares in percent, too, and what is computed of them; without its targets."""
+    text = LINK.sub("]", FENCE.sub("\n", source.read_text())).replace("`", " ")
+    numbers = {figure.value for figure in figures(text if aims else TARGET.sub(" ", text))}
     if source.parent == RESULTS and source.stem in COMPUTED:
         numbers |= set(COMPUTED[source.stem]())
     return numbers | {100 * value for value in numbers if 0 < abs(value) < 1}
@@ -118,10 +128,11 @@ def strangers(document: Path) -> list[str]:
     """Figures that no cited file has, each with the beginning of what it stands in."""
     found = []
     for text, sources in claims(document):
-        numbers = set().union(*map(known, sources))
-        names = ", ".join(path.name for path in sources)
-        begin = " ".join(text.split())[:60]
-        found += [f"{one.text} is not in {names}: {begin}" for one in figures(text) if not one.is_found_in(numbers)]
+        for part, aims in ((AIMED.sub(" ", text), False), (" ".join(AIMED.findall(text)), True)):
+            numbers = set().union(*(known(path, aims) for path in sources))
+            names, begin = ", ".join(path.name for path in sources), " ".join(text.split())[:60]
+            missing = [one.text for one in figures(part) if not one.is_found_in(numbers)]
+            found += [f"{one} is not in {names}: {begin}" for one in missing]
     return found
 
 
