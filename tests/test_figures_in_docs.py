@@ -116,7 +116,7 @@ COMPUTED: dict[str, Callable[[], list[float]]] = {
 
 
 def known(source: Path, aims: bool = False) -> set[float]:
-    """All numbers of a file of results, as shares in percent, too, and what is computed of them; without its targets."""
+    """All numbers of a file of results, also in percent, and what is computed of them; without its targets."""
     text = LINK.sub("]", FENCE.sub("\n", source.read_text())).replace("`", " ")
     numbers = {figure.value for figure in figures(text if aims else TARGET.sub(" ", text))}
     if source.parent == RESULTS and source.stem in COMPUTED:
