@@ -215,11 +215,11 @@ def ours(name, folder, measure):
     source = SOURCES[name]
     y = prepared(folder / "test.csv", source.dates)[source.target]
     there = y.notna().to_numpy()
-    found = predict(folder / "run", str(folder / "test.csv"))
+    names, columns, _ = predict(folder / "run", str(folder / "test.csv"))
     if measure != LOG_LOSS:
-        return losses(measure, y.to_numpy()[there], np.asarray(found.columns[0], dtype=float)[there])
-    classes = [title.removeprefix("probability of ") for title in found.names[1:]]
-    return losses(measure, y.to_numpy()[there], np.column_stack(found.columns[1:])[there], classes)
+        return losses(measure, y.to_numpy()[there], np.asarray(columns[0], dtype=float)[there])
+    classes = [title.removeprefix("probability of ") for title in names[1:]]
+    return losses(measure, y.to_numpy()[there], np.column_stack(columns[1:])[there], classes)
 
 
 def compare(name, seed, with_report):
