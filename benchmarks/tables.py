@@ -228,7 +228,8 @@ def compare(name, seed, with_report):
     folder, shape, held_out = split(name, seed)
     found = {
         "data": name, "package": SOURCES[name].package, "split": seed, "rows": shape[0], "held out": held_out,
-        "columns": shape[1] - 1, "load": os.getloadavg()[0], "suffice": tuned(name, folder, with_report), "measures": {},
+        "columns": shape[1] - 1, "load": os.getloadavg()[0], "measures": {},
+        "suffice": tuned(name, folder, with_report),
     }  # fmt: skip
     told = found["suffice"]
     if told["status"] == "failed":
@@ -337,8 +338,9 @@ def report(out, rows):
     order = {name: k for k, name in enumerate(SOURCES)}
     rows = sorted(rows, key=lambda row: (order.get(row["data"], len(order)), row["split"]))
     write_json(out / "tables.json", rows)
-    load = f"While these ran, {np.median([row['load'] for row in rows]):.1f} processes wanted the {os.cpu_count()} processors"
-    load += " in the median: the clock is of a busy machine, and seconds of the processor are what to go by."
+    load = float(np.median([row["load"] for row in rows]))
+    load = f"While these ran, {load:.1f} processes wanted the {os.cpu_count()} processors in the median. Where that is "
+    load += "more than there are, the clock is of a busy machine, and seconds of the processor are what to go by."
     text = f"# Real tables, three quarters for training\n\n{verdicts(rows)}\n\n{load}\n\n{lines(rows)}\n\n"
     write_text(out / "tables.md", text + "\n".join(__doc__.splitlines()[2:]) + "\n")
 
