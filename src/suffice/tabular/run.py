@@ -237,7 +237,7 @@ def _units(problem: TableProblem) -> str:
         what = f"logarithm of the expected {'count' if counts else 'value'}"
     what = {"cox": "logarithm of the hazard", "svm": "decision value"}.get(problem.model, what)
     what = "prediction's logarithm" if problem.log_target else what
-    return f"change of the {what} for one standard deviation of a numeric column, or where a category applies"
+    return f"change of the {what} for one standard deviation of a number or a category of two, or where another applies"
 
 
 # Before the search
