@@ -57,7 +57,7 @@ def provenance(*packages: str) -> dict[str, str]:
         commit = subprocess.run(describe, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         commit = "unknown"
-    versions = {name: _version(name) for name in ("suffice", "numpy", "scipy", *packages)}
+    versions = {"suffice": suffice.__version__, **{name: _version(name) for name in ("numpy", "scipy", *packages)}}
     return {
         "commit": commit,
         "python": platform.python_version(),
