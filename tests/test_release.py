@@ -21,6 +21,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 def test_the_version_stands_in_one_place_and_everything_else_says_the_same() -> None:
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert re.findall(r'^version: "(.*)"$', citation, re.M) == [suffice.__version__]
+    recipe = (ROOT / "recipe/recipe.yaml").read_text(encoding="utf-8")
+    assert re.findall(r'^  version: "(.*)"$', recipe, re.M) == [suffice.__version__]
     assert PROJECT["dynamic"] == ["version"]
     assert CliRunner().invoke(app, ["--version"]).output == f"suffice {suffice.__version__}\n"
     assert provenance("a command", 1.0, "a machine")["suffice"] == suffice.__version__
@@ -48,3 +50,18 @@ def test_the_wheel_names_the_terms_of_everything_in_it() -> None:
         assert (ROOT / path).is_file(), path
     for file in (ROOT / "src/suffice/datasets/data").glob("*.[nc]*"):
         assert file.name in terms, f"{file.name} has no terms"
+
+
+def test_the_recipe_needs_what_the_metadata_need() -> None:
+    recipe = (ROOT / "recipe/recipe.yaml").read_text(encoding="utf-8")
+    found = re.search(r"^  run:\n(?P<run>.*?)^  run_constraints:\n(?P<optional>.*?)^\S", recipe, re.M | re.S)
+    assert found
+
+    def listed(text: str) -> set[str]:
+        return {each.replace(" ", "").replace("-base", "") for each in re.findall(r"^ +- (.*)$", text, re.M)}
+
+    extras = PROJECT["optional-dependencies"]
+    assert listed(found["run"]) - {"python>=${{python_min}}"} == set(PROJECT["dependencies"])
+    assert listed(found["optional"]) == {each for name in ("cli", "plot", "parquet", "skops") for each in extras[name]}
+    assert f'python_min: "{PROJECT["requires-python"].removeprefix(">=")}"' in recipe
+    assert f"license: {PROJECT['license']}" in recipe
