@@ -17,7 +17,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-slow coverage test-extras install-extras test-oldest smoke dist check-dist audit sbom lint format bench docs install-docs clean
+.PHONY: help run test test-slow coverage test-extras install-extras test-oldest smoke dist check-dist audit sbom lint format bench results docs install-docs clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile
@@ -88,11 +88,17 @@ bench: $(BENCH_INSTALLED)  ## measure against rivals
 	$(BIN)/python benchmarks/paper_run.py --out benchmarks/results
 	$(BIN)/python benchmarks/growth.py --out benchmarks/results
 
+results: $(BENCH_INSTALLED)  ## measure everything again that README or the documentation show, and that is older than the code
+	$(ONE_THREAD) $(BIN)/python benchmarks/all_results.py run
+
 docs: $(DOCS_INSTALLED)  ## build the documentation site, build/docs/index.html; warnings are errors
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet -d build/doctrees docs build/docs
 	@echo build/docs/index.html
 
-install-docs: $(DOCS_INSTALLED)
+install-results: $(BENCH_INSTALLED)  ## measure everything again that README or the documentation show, and that is older than the code
+	$(ONE_THREAD) $(BIN)/python benchmarks/all_results.py run
+
+docs: $(DOCS_INSTALLED)
 
 clean:  ## remove the environments, caches and the worked example's output
 	rm -rf $(VENV) $(EXTRAS) $(RELEASE) $(OLDEST) build dist results .hypothesis .mypy_cache .pytest_cache .ruff_cache
