@@ -48,7 +48,7 @@ from suffice.rows.given import here, of_its_kind
 from suffice.rows.sums import one_thread
 from suffice.search.bilevel import BilevelProblem
 from suffice.signals import at_once
-from suffice.sklearn import _l2_first, _report_data, coefficients, survival
+from suffice.sklearn import _l2_first, _report_data, survival
 from suffice.sklearn._final_fit import (
     FoldWeights,
     fit_final,
@@ -63,6 +63,7 @@ from suffice.sklearn._penalty_search import PenaltySearch
 from suffice.sklearn._preparation import SearchPreparation, in_place, journal_of, prepared
 from suffice.sklearn._recorded import RecordedProblem, Tolerance, fold_losses
 from suffice.sklearn.adapters import find_adapter
+from suffice.sklearn.intervals import TellsHowSure, Training
 from suffice.sklearn.penalties import split_pipeline
 from suffice.sklearn.scores import score_of
 from suffice.sklearn.target import fitted_inside, transformed, transforms_target
@@ -99,7 +100,7 @@ def _of_the_best(name: str) -> Any:
     return available_if(has)(method)
 
 
-class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Cross-validated search for the penalties of a linear estimator, with a proven interval of the score.
 
     Parameters
@@ -199,7 +200,8 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         share; `global_certificate_` : suffice.GlobalCertificate, with `plot()`.
     estimate_of_jobs_ : str, with n_jobs > 1, whether more processes than one paid, and the figures that said so.
     scorers_ : dict of all scorers by name; `scorer_` is the one of `best_score_` and `score`, named `asked_scoring_`.
-    coef_, intercept_, n_nonzero_ : of the linear estimator inside `best_estimator_`; see `coefficients()`.
+    coef_, intercept_, n_nonzero_ : of the linear estimator inside `best_estimator_`; see `coefficients()`. How sure a
+        prediction is say `predict_interval` and `predict_set`, for which the data are kept, but not in files.
     best_index_, best_estimator_, n_splits_, refit_time_, multimetric_, classes_, n_features_in_ : as in GridSearchCV.
     left_out_ : str, what was not searched and why: l1 beside l2 of three classes or more without a `space`, where it
         would gain less than a quarter of the standard error over folds; empty else.
@@ -242,6 +244,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     def _fit(self, X: Any, y: Any, fit_params: dict[str, Any], began: float) -> SufficeSearchCV:
         known = prepared(self, X, y, fit_params)
         self.n_splits_, scores = len(known.splits), known.scores
+        self._training = Training.of(known.data, known.splits, fit_params)
         self.optimised_scoring_, self.asked_scoring_, self.surrogate_ = scores.optimised, scores.asked, scores.surrogate
         self.scorers_, self.scorer_ = scores.scorers, scores.scorers[scores.asked]
         self.multimetric_ = isinstance(self.scoring, list | tuple | set | frozenset | Mapping)
@@ -362,13 +365,6 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             best, y = fitted_inside(best), transformed(best, y)
         weight = {} if sample_weight is None else {"sample_weight": here(sample_weight)}
         return float(self.scorer_(best, X, y, **weight))
-
-    def coefficients(self) -> Any:
-        """A DataFrame of pandas, one row for each coefficient of `best_estimator_`: `name`, `output` (of several
-        classes or targets), `coef` per unit of the column before scalers, `coef_standardised` per standard deviation,
-        `proven` of the exact coefficient ("+", "-", "zero", or "open"), `radius`, how far `coef` is from it at most,
-        and `se`, a sandwich standard error where there is no l1, else NaN (`attrs["se"]` says what it tells)."""
-        return coefficients.frame(self)
 
     @property
     def coef_(self) -> Any:
