@@ -13,7 +13,7 @@
     _coefficient_proofs, coefficients  what is proven of each coefficient, and the table of them
     relaxed_lasso                      less shrinkage, over the same folds
     nested                             the honest score of tuning
-    left_out                           models without a row, or a group of rows
+    left_out, _left_out_search         models without a row, or a group of rows, and a search whose folds these are
     _held_out_models, intervals        models that have not seen rows, and intervals of predictions by them
     report, _report_data, measures                    what people read of it
     _page, _page_coefficients, _held_out_page         and its page

@@ -29,7 +29,6 @@ from joblib import effective_n_jobs
 from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import check_cv
 from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
@@ -48,13 +47,10 @@ from suffice.rows.given import here, of_its_kind
 from suffice.rows.sums import one_thread
 from suffice.search.bilevel import BilevelProblem
 from suffice.signals import at_once
-from suffice.sklearn import _l2_first, _report_data, survival
+from suffice.sklearn import _l2_first, _left_out_search, _report_data, survival
 from suffice.sklearn._final_fit import (
-    FoldWeights,
     fit_final,
-    held_out,
     in_the_estimators_words,
-    scores_of_folds,
     table_of_evaluations,
     table_of_scores,
     without_data,
@@ -66,6 +62,7 @@ from suffice.sklearn.adapters import find_adapter
 from suffice.sklearn.intervals import TellsHowSure, Training
 from suffice.sklearn.penalties import split_pipeline
 from suffice.sklearn.scores import score_of
+from suffice.sklearn.splits import splitter_of
 from suffice.sklearn.target import fitted_inside, transformed, transforms_target
 
 GLOBAL_EVALUATIONS = 2000  # of a global certificate
@@ -118,7 +115,7 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
         the data give, l1 from 1e-8 of the one that makes all weights zero to that one, l2 from 1e-11 to 1e3 of the
         loss's largest curvature. A UserWarning tells of best penalties on an edge of a range that was given, unless the
         loss is level.
-    cv : as in scikit-learn.
+    cv : as in scikit-learn; "loo" for LeaveOneOut(), whose models come from that of all rows where that can be proven.
     scoring : str, callable, list or dict, default None
         A smooth score: "neg_log_loss" or "neg_brier_score" (LogisticRegression), "neg_mean_squared_error",
         "neg_root_mean_squared_error" (whose squares are optimised) or "r2" (ElasticNet, Lasso, Ridge),
@@ -243,7 +240,7 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
 
     def _fit(self, X: Any, y: Any, fit_params: dict[str, Any], began: float) -> SufficeSearchCV:
         known = prepared(self, X, y, fit_params)
-        self.n_splits_, scores = len(known.splits), known.scores
+        self.n_splits_, scores = known.count, known.scores
         self._training = Training.of(known.data, known.splits, fit_params)
         self.optimised_scoring_, self.asked_scoring_, self.surrogate_ = scores.optimised, scores.asked, scores.surrogate
         self.scorers_, self.scorer_ = scores.scorers, scores.scorers[scores.asked]
@@ -253,13 +250,15 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
             journal = None if self.journal is None else stack.enter_context(journal_of(self, problem, known))
             count = 0 if journal is None else journal.evaluations
             held = f", {count} evaluations in the journal" if count else ""
-            self._say(1, f"{', '.join(known.space.names)} by {len(known.folds)} folds" + held)
+            self._say(1, f"{', '.join(known.space.names)} by {known.count} folds" + held)
             recorded = RecordedProblem(problem, journal, self._tell)
             recorded.holds_all = len(self.scorers_) > 1
             search = PenaltySearch(
                 recorded, known.folds, known.space, known.options, self.initial, self.tolerance,
                 self.refit == "one_se", began,
             )  # fmt: skip
+            if known.task is not None and self.initial is None:
+                _left_out_search.begin(search, stack.enter_context(known.by_folds()))
             if known.l2_first:
                 space = _l2_first.of_l2(known.space)
                 of_l2 = stack.enter_context(known.problem(effective_n_jobs(self.n_jobs), space))
@@ -277,8 +276,8 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
             hurry = time.monotonic() + GRACE if interrupted and journal is not None else math.inf
             with at_once(hurry):
                 self._report(recorded, best, known)
-                self._fold_weights = FoldWeights.of(known.splits, best.solutions)
-                self.held_out_, self.baseline_ = held_out(known.folds, known.splits, best.solutions, known.data)
+                self._fold_weights = known.weights(recorded.problem, best)
+                self.held_out_, self.baseline_ = known.held_out(recorded.problem, best)
         given = settings(self.best_params_)
         for text in search.edge_warnings(best, given) if self.refit != "one_se" else ():
             warnings.warn(text, stacklevel=outside_stacklevel())
@@ -341,7 +340,7 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
             print(f"[{type(self).__name__}] {text}")
 
     def _report(self, recorded: RecordedProblem, best: Evaluation, known: SearchPreparation) -> None:
-        score, space, folds = score_of(self.optimised_scoring_), known.space, known.folds
+        score, space, problem = score_of(self.optimised_scoring_), known.space, recorded.problem
         self.optimised_interval_ = score.proven(best)
         self.score_interval_ = (-math.inf, math.inf) if self.surrogate_ else self.optimised_interval_
         words = in_the_estimators_words(self.estimator, space, known.data.total)
@@ -353,9 +352,11 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         if len(self.scorers_) > 1:
             tuned = () if self.surrogate_ else (self.asked_scoring_,)
-            self.cv_results_ |= table_of_scores(recorded.evaluations, folds, self.scorers_, self.cv_results_, tuned)
+            self.cv_results_ |= table_of_scores(
+                recorded.evaluations, known.scored(problem), self.scorers_, self.cv_results_, tuned
+            )
         if self.surrogate_:
-            self.best_score_ = float(np.mean(scores_of_folds(best, folds, self.scorer_)))
+            self.best_score_ = float(np.mean(known.scored(problem)(best, self.scorer_)))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """The score of `best_estimator_` on these data: the one that `best_score_` is the mean over folds of."""
@@ -425,7 +426,7 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
         to_fit = MethodMapping().add(caller="fit", callee="fit")
         to_split = MethodMapping().add(caller="fit", callee="split")
         router = MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=to_fit)
-        splitter = check_cv(self.cv, classifier=is_classifier(self.estimator))
+        splitter = splitter_of(self.cv, None, is_classifier(self.estimator))
         return router.add(splitter=splitter, method_mapping=to_split)
 
     def __sklearn_tags__(self) -> Any:
