@@ -181,8 +181,9 @@ class SearchPreparation:
         )
 
 
-def prepared(search: Any, X: Any, y: Any, fit_params: dict[str, Any]) -> SearchPreparation:
-    """The preparation of a `SufficeSearchCV`; whatever is wrong with its arguments or data is said here."""
+def prepared(search: Any, X: Any, y: Any, fit_params: dict[str, Any], splits: Any = None) -> SearchPreparation:
+    """The preparation of a `SufficeSearchCV`; whatever is wrong with its arguments or data is said here. `splits` take
+    the place of its own."""
     final, before = split_pipeline(search.estimator)
     adapter = find_adapter(final)
     _check(search, final)
@@ -201,8 +202,9 @@ def prepared(search: Any, X: Any, y: Any, fit_params: dict[str, Any]) -> SearchP
     groups = () if grouped is None else grouped.names
     space = PenaltySpace.of(search.space, final, adapter, groups, step=step_to(search.estimator), total=data.total)
     scores = Scores.of(search, adapter, np.ndim(y) == 2)
-    splitter = check_cv(search.cv, y, classifier=is_classifier(search.estimator))
-    splits = list(splitter.split(counted(X), y, **of_splitter))
+    if splits is None:
+        splitter = check_cv(search.cv, y, classifier=is_classifier(search.estimator))
+        splits = list(splitter.split(counted(X), y, **of_splitter))
     data = data.sharing(splits)
     folds = [data.split(train, test, f"split {k} of cv", k) for k, (train, test) in enumerate(splits)]
     dear = search.initial is None and search.refit != "one_se" and space.ours == {"l1", "l2"} and not groups
