@@ -13,7 +13,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from suffice.sklearn import SufficeSearchCV
-from suffice.sklearn.update import curvature, folds_of, placed
+from suffice.sklearn._dealt_rows import folds_of
+from suffice.sklearn.update import curvature, placed
 
 
 @pytest.fixture(scope="module")

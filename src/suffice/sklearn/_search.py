@@ -66,7 +66,7 @@ from suffice.sklearn.adapters import find_adapter
 from suffice.sklearn.penalties import split_pipeline
 from suffice.sklearn.scores import score_of
 from suffice.sklearn.target import fitted_inside, transformed, transforms_target
-from suffice.sklearn.update import Kept, kept_for_updates, updated
+from suffice.sklearn.update import StillGood, kept_for_updates, updated
 
 GLOBAL_EVALUATIONS = 2000  # of a global certificate
 SHARE_OF_CERTIFICATE = 0.8  # of max_seconds: when it ends at the latest
@@ -220,15 +220,15 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self, X_new: Any = None, y_new: Any = None, remove: Any = None, *, sample_weight: Any = None, groups: Any = None
     ) -> SufficeSearchCV:
         """Go on with rows added, or removed: `remove` has their numbers, of those that the search has, or is a mask.
-        New rows come last. Models go on from those of before and are proven of the rows that there are now; rows stay in
-        their folds, new ones are dealt by a hash, or with their group. `update_` says whether the penalties stayed:
+        New rows come last. Models go on from those of before and are proven of the rows that are there now; rows stay
+        in their folds, new ones are dealt by a hash, or with their group. `update_` says whether the penalties stayed:
         where others could gain no more than a tenth of the standard error over folds, by an estimate or, with
         `certify_global`, as proven. A search holds on to the rows that it was given, but not in a file."""
         updated(self, X_new, y_new, remove, sample_weight, groups)
         return self
 
     def _fit(
-        self, X: Any, y: Any, fit_params: dict[str, Any], began: float, kept: Kept | None = None
+        self, X: Any, y: Any, fit_params: dict[str, Any], began: float, kept: StillGood | None = None
     ) -> SufficeSearchCV:
         known = prepared(self, X, y, fit_params, None if kept is None else kept.rows.splits)
         self.n_splits_, scores = len(known.splits), known.scores

@@ -1,10 +1,7 @@
 r"""Yesterday's search, today's rows.
 
-Rows are added or removed. Folds are what they were for the rows that stay: scores of two days are of the same folds. A
-new row has the number p of its place among all rows that there ever were, and a hash of p deals it to a fold, or its
-group does, if the group is known.
-
-With theta the penalties of yesterday and w_k the weights of its folds' models, F of today's rows is
+Rows are added or removed (`suffice.sklearn._dealt_rows`). With theta the penalties of yesterday and w_k the weights of
+its folds' models, F of today's rows is
 
     evaluated at theta, from w_k on, with its gradient g;
     modelled by g and the curvature H that yesterday's search has seen near theta, if it has: other penalties gain
@@ -34,8 +31,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from scipy import sparse
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
@@ -44,13 +39,14 @@ from suffice.evaluation import Evaluation
 from suffice.models.cox import signed_times
 from suffice.report.formats import bound
 from suffice.result import Status
-from suffice.rows.given import here, numbered
+from suffice.rows.given import as_rows, here
 from suffice.rows.sums import one_thread
 from suffice.search.tune import tune
+from suffice.sklearn._dealt_rows import Rows, steps_of
 from suffice.sklearn._penalty_search import PenaltySearch
 from suffice.sklearn._preparation import SearchPreparation
 from suffice.sklearn._recorded import standard_error, worth
-from suffice.sklearn.splits import Split, numbers_of
+from suffice.sklearn.splits import Split
 from suffice.solvers.certificate import Certificate
 from suffice.solvers.solution import Outcome, Solution
 
@@ -62,150 +58,6 @@ FEW = 0.25  # rows added or removed, as a share: with more, no curvature is trus
 MANY = 10  # residuals of a fold
 MOST = 2  # parameters of which H is known
 RADIUS = 0.02  # of the box: the first trust region
-Numbers = npt.NDArray[np.intp]
-
-
-# Rows and folds
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """The rows of a search. `folds` has the number of the fold that holds out each row, once for every repetition; None
-    where folds are of another kind. `places` is how many rows there ever were, `before` the fitted steps of folds."""
-
-    X: Any
-    y: Any
-    weight: Array
-    groups: Any
-    folds: tuple[Numbers, ...] | None
-    places: int
-    before: tuple[Any, ...] = ()
-
-    @classmethod
-    def of(cls, known: SearchPreparation, groups: Any, kept: Kept | None) -> Rows | None:
-        """Of a search that is prepared; None for rows on a device or a cluster."""
-        data, before = known.data, tuple(fold.before for fold in known.folds)
-        if kept is not None:
-            return replace(kept.rows, before=before)
-        if data.place is not None or not numbered(data.X):
-            return None
-        groups = None if groups is None else np.asarray(groups)
-        N = len(data.y)
-        return cls(data.X, data.y, data.weight, groups, folds_of(known.splits, N), N, before)
-
-    @property
-    def splits(self) -> list[tuple[Numbers, Numbers]] | None:
-        """Training rows and rows held out, fold by fold."""
-        if self.folds is None:
-            return None
-        each = [(numbers, k) for numbers in self.folds for k in range(int(numbers.max()) + 1)]
-        return [(np.flatnonzero(numbers != k), np.flatnonzero(numbers == k)) for numbers, k in each]
-
-    def without(self, remove: Any) -> Rows:
-        """Without the rows at these places, or where a mask is true."""
-        N = len(self.y)
-        given = np.asarray(remove)
-        if given.dtype == bool and given.shape != (N,):
-            raise ValueError(f"remove as a mask must have one entry for each of the {N} rows, got {given.shape}")
-        if given.dtype != bool and not (given.ndim == 1 and (given.dtype.kind in "iu" or not len(given))):
-            raise ValueError(f"remove must hold numbers of rows, or be a mask, got {remove!r}")
-        outside = given[(given < -N) | (given >= N)] if given.dtype != bool and len(given) else given[:0]
-        if len(outside):
-            raise ValueError(f"remove has row {int(outside[0])}, and there are {N} rows")
-        stays = np.ones(N, dtype=bool)
-        stays[given if given.dtype == bool else given.astype(np.intp)] = False
-        if not stays.any():
-            raise ValueError(f"remove has all {N} rows: no row is left to learn from")
-        left = np.flatnonzero(stays)
-        folds = None if self.folds is None else tuple(numbers[left] for numbers in self.folds)
-        for numbers, whole in zip(folds or (), self.folds or (), strict=True):
-            if len(gone := np.setdiff1d(np.unique(whole), numbers)):
-                raise ValueError(f"remove leaves fold {int(gone[0])} without a row that it holds out: fit anew")
-        groups = None if self.groups is None else self.groups[left]
-        return replace(self, X=_taken(self.X, left), y=self.y[left], weight=self.weight[left], groups=groups,
-                       folds=folds)  # fmt: skip
-
-    def then(self, X: Any, y: Any, weight: Array, groups: Any) -> Rows:
-        """With these rows, which folds are dealt to."""
-        count, folds = len(y), None
-        places = np.arange(self.places, self.places + count)
-        if self.folds is not None:
-            dealt = [self._dealt(numbers, repeat, places, groups) for repeat, numbers in enumerate(self.folds)]
-            folds = tuple(np.concatenate(pair) for pair in zip(self.folds, dealt, strict=True))
-        return replace(
-            self, X=_joined(self.X, X), y=np.concatenate([self.y, y]), weight=np.concatenate([self.weight, weight]),
-            groups=None if self.groups is None else np.concatenate([self.groups, groups]), folds=folds,
-            places=self.places + count,
-        )  # fmt: skip
-
-    def _dealt(self, numbers: Numbers, repeat: int, places: Numbers, groups: Any) -> Numbers:
-        """The folds of new rows: those of their groups, or by a hash of their place."""
-        folds = int(numbers.max()) + 1
-        if self.groups is None:
-            return _hashed(places, repeat) % folds
-        known = dict(zip(self.groups.tolist(), numbers.tolist(), strict=True))
-        first: dict[Any, int] = {}
-        for group, place in zip(groups.tolist(), places.tolist(), strict=True):
-            first.setdefault(group, int(_hashed(np.array([place]), repeat)[0]) % folds)
-        return np.array([known.get(group, first[group]) for group in groups.tolist()], dtype=np.intp)
-
-
-def _hashed(places: Numbers, repeat: int) -> Numbers:
-    """Numbers as good as random, by SplitMix64 (Steele, Lea and Flood 2014)."""
-    z = (places + (repeat << 40) + 1).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        z = (z ^ (z >> np.uint64(shift))) * np.uint64(factor)
-    return ((z ^ (z >> np.uint64(31))) >> np.uint64(1)).astype(np.intp)
-
-
-def folds_of(splits: Sequence[tuple[Any, Any]], N: int) -> tuple[Numbers, ...] | None:
-    """The number of every row's fold, for every repetition; None where splits do not hold out every row once in each,
-    or hold out every row alone."""
-    found: list[Numbers] = []
-    part: list[tuple[Any, Any]] = []
-    for split in splits:
-        part.append(split)
-        if sum(len(np.arange(N)[test]) for _, test in part) >= N:
-            numbers = numbers_of(part, N)
-            if numbers is None or len(part) == N:
-                return None
-            found.append(numbers.astype(np.intp))
-            part = []
-    return tuple(found) if found and not part else None
-
-
-def _taken(X: Any, rows: Numbers) -> Any:
-    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
-
-
-def _joined(before: Any, X: Any) -> Any:
-    """The rows of both; ValueError where columns differ."""
-    if hasattr(before, "iloc"):
-        import pandas
-
-        if not hasattr(X, "iloc"):
-            raise ValueError(f"X_new must be a DataFrame with the columns of X, got {type(X).__name__}")
-        if list(X.columns) != list(before.columns):
-            missing, more = (
-                [str(name) for name in one if name not in other]
-                for one, other in ((before.columns, X.columns), (X.columns, before.columns))
-            )
-            what = "; ".join(
-                text
-                for text, names in ((f"lacks {', '.join(missing)}", missing), (f"also has {', '.join(more)}", more))
-                if names
-            )
-            raise ValueError(f"X_new must have the columns of X: it {what or 'has them in another order'}")
-        numeric = pandas.api.types.is_numeric_dtype
-        other = [str(name) for name in X.columns if numeric(before[name].dtype) != numeric(X[name].dtype)]
-        if other:
-            raise ValueError(f"X_new has another type in column {', '.join(other)}: {X[other[0]].dtype}")
-        return pandas.concat([before, X], ignore_index=True)
-    if np.ndim(X) != 2 or X.shape[1] != before.shape[1]:
-        raise ValueError(f"X_new must have the {before.shape[1]} columns of X, got shape {np.shape(X)}")
-    if sparse.issparse(before) or sparse.issparse(X):
-        return sparse.vstack([before, X]).tocsr()
-    return np.vstack([before, X])
 
 
 # Where an update begins
@@ -275,7 +127,7 @@ def _start(x: Array, size: int | None, fold: Split) -> Solution:
 
 
 @dataclass(eq=False)
-class Kept:
+class StillGood:
     """How a search of these rows, which begins at the penalties of yesterday, finds out whether they are still good."""
 
     yesterday: Yesterday
@@ -360,14 +212,16 @@ def curvature(evaluations: Sequence[Evaluation], best: Evaluation) -> Array | No
 def kept_for_updates(
     known: SearchPreparation,
     fit_params: Mapping[str, Any],
-    kept: Kept | None,
+    kept: StillGood | None,
     evaluations: Sequence[Evaluation],
     best: Evaluation,
 ) -> tuple[Rows | None, Array | None]:
     """What a search holds on to: its rows, and the curvature that it has seen, or that another one has before."""
     seen = curvature(evaluations, best)
     seen = kept.yesterday.curvature if seen is None and kept is not None else seen
-    return Rows.of(known, fit_params.get("groups"), kept), seen
+    if kept is not None:
+        return replace(kept.rows, before=steps_of(known)), seen
+    return Rows.of(known, fit_params.get("groups")), seen
 
 
 @dataclass(frozen=True)
@@ -429,7 +283,7 @@ def _new(search: Any, rows: Rows, X: Any, y: Any, weight: Any, groups: Any) -> t
     """New rows as a search has them; ValueError where they are not like those that it has."""
     y = here(y)
     y = signed_times(y) if getattr(getattr(y, "dtype", None), "names", None) else np.asarray(y)
-    X = X if hasattr(X, "iloc") or sparse.issparse(X) else np.asarray(here(X))
+    X = as_rows(X)
     if y.ndim != np.ndim(rows.y) or X.shape[0] != len(y):
         raise ValueError(f"y_new must have one entry for each of the {X.shape[0]} rows of X_new, got shape {y.shape}")
     if is_classifier(search.estimator):
@@ -449,7 +303,7 @@ def _new(search: Any, rows: Rows, X: Any, y: Any, weight: Any, groups: Any) -> t
 
 def go_on(search: Any, rows: Rows, yesterday: Yesterday, added: int, removed: int) -> None:
     """Fit the search to these rows from where another one ended."""
-    kept = Kept(yesterday, rows, (added + removed) / len(rows.y))
+    kept = StillGood(yesterday, rows, (added + removed) / len(rows.y))
     weights = {} if np.all(rows.weight == 1.0) else {"sample_weight": rows.weight}
     again = {} if rows.folds is not None or rows.groups is None else {"groups": rows.groups}
     if rows.folds is None and not callable(getattr(search.cv, "split", None)) and search.cv is not None:
