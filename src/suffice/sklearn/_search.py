@@ -275,20 +275,24 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
                 self._fold_weights = known.weights(recorded.problem, best)
                 self._for_updates = kept_for_updates(known, fit_params, kept, recorded.evaluations, best)
                 self.held_out_, self.baseline_ = known.held_out(recorded.problem, best)
-        given = settings(self.best_params_)
-        for text in search.edge_warnings(best, given) if self.refit != "one_se" else ():
-            warnings.warn(text, stacklevel=outside_stacklevel())
-        proven = f"{self.optimised_scoring_} proven to lie in {interval(*self.optimised_interval_, 4)}"
-        found = f"score {self.best_score_:.4g}, {proven}"
-        self._say(1, f"{len(recorded.notes)} evaluations, {found} at {given}; {self.result_.message}")
-        for text in filter(None, (self.estimate_of_jobs_, self.left_out_)):
-            self._say(1, text)
+        self._tell_the_end(search, best, len(recorded.notes))
         if self.refit:
             with at_once(hurry):
                 self._refit(known, began + known.options.max_seconds)
         if known.data.classes is not None and not self.refit:
             self._classes = known.data.classes
         return self
+
+    def _tell_the_end(self, search: PenaltySearch, best: Evaluation, evaluations: int) -> None:
+        """Of a search: warnings about edges, and what was found."""
+        given = settings(self.best_params_)
+        for text in search.edge_warnings(best, given) if self.refit != "one_se" else ():
+            warnings.warn(text, stacklevel=outside_stacklevel())
+        proven = f"{self.optimised_scoring_} proven to lie in {interval(*self.optimised_interval_, 4)}"
+        found = f"score {self.best_score_:.4g}, {proven}"
+        self._say(1, f"{evaluations} evaluations, {found} at {given}; {self.result_.message}")
+        for text in filter(None, (self.estimate_of_jobs_, self.left_out_)):
+            self._say(1, text)
 
     def _refit(self, known: SearchPreparation, until: float) -> None:
         """The final model."""
