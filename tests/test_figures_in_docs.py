@@ -124,13 +124,19 @@ def known(source: Path, aims: bool = False) -> set[float]:
     return numbers | {100 * value for value in numbers if 0 < abs(value) < 1}
 
 
+def described(source: Path) -> str:
+    """A file's name, with what is computed of it: among that is the new figure where one has changed."""
+    computed = COMPUTED[source.stem]() if source.parent == RESULTS and source.stem in COMPUTED else []
+    return source.name + (f" (computed: {computed})" if computed else "")
+
+
 def strangers(document: Path) -> list[str]:
     """Figures that no cited file has, each with the beginning of what it stands in."""
     found = []
     for text, sources in claims(document):
         for part, aims in ((AIMED.sub(" ", text), False), (" ".join(AIMED.findall(text)), True)):
             numbers = set().union(*(known(path, aims) for path in sources))
-            names, begin = ", ".join(path.name for path in sources), " ".join(text.split())[:60]
+            names, begin = ", ".join(map(described, sources)), " ".join(text.split())[:60]
             missing = [one.text for one in figures(part) if not one.is_found_in(numbers)]
             found += [f"{one} is not in {names}: {begin}" for one in missing]
     return found
