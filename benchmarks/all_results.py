@@ -79,6 +79,10 @@ def _stage(
 
 
 STAGES = (
+    _stage("certify", 15, (*SOLVES, "certifying.py", "sklearn/certify.py", "sklearn/table.py")),
+    _stage("tables", 30, (*TUNED, "tabular")),
+    _stage("attack", 15, SOLVES, "flint"),
+    _stage("verified", 15, ("prove", "models"), "flint"),
     _stage("certified_solves", 15, SOLVES, "skglm", "celer"),
     _stage("dynamic_accuracy", 10, (*SOLVES, *SEARCH)),
     _stage("sklearn_search", 10, TUNED),
@@ -89,6 +93,7 @@ STAGES = (
     _stage("paper_run", 1, (*SOLVES, *SEARCH), options="--only", results=("paper_run_derivatives",)),
     _stage("exact_evaluations", 30, SEARCH, "dfols", "cobyqa", "optuna"),
     _stage("derivative_free", 1, SEARCH, "dfols"),
+    _stage("many_parameters", 5, SEARCH, "dfols"),
     _stage("derivatives", 10, (*SOLVES, *SEARCH)),
     _stage("families", 5, SOLVES, "glum", "sksurv", "statsmodels", "skglm", "adelie"),
     _stage("hypercleaning", 10, (*SOLVES, *SEARCH)),
