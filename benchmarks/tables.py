@@ -338,7 +338,7 @@ def report(out, rows):
     order = {name: k for k, name in enumerate(SOURCES)}
     rows = sorted(rows, key=lambda row: (order.get(row["data"], len(order)), row["split"]))
     write_json(out / "tables.json", rows)
-    load = float(np.median([row["load"] for row in rows]))
+    load = float(np.median([row["load"] for row in rows if "load" in row] or [0.0]))
     load = f"While these ran, {load:.1f} processes wanted the {os.cpu_count()} processors in the median. Where that is "
     load += "more than there are, the clock is of a busy machine, and seconds of the processor are what to go by."
     text = f"# Real tables, three quarters for training\n\n{verdicts(rows)}\n\n{load}\n\n{lines(rows)}\n\n"
