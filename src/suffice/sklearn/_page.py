@@ -237,7 +237,7 @@ def _strip(data: Data) -> str:
     folds, baseline = data["measures"]["folds"], data["measures"]["baseline"]
     name = folds["measure"]
     rows = [("tuned", folds["tuned"], BLUE), ("defaults", folds["default"], ORANGE)]
-    rows = [row for row in rows if row[1]]
+    rows = [row for row in rows if len(row[1]) > 1]  # rows that are left out one by one have one measure
     if not rows or name not in baseline:
         return ""
     rows.append(("baseline", [baseline[name]], GREY))
