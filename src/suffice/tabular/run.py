@@ -43,7 +43,7 @@ from suffice.sklearn.measures import compared_measures, shown
 from suffice.sklearn.survival import checked_times
 from suffice.tabular.entries import TableError, quoted
 from suffice.tabular.frames import table_for
-from suffice.tabular.model_file import SAVED, one_line, save, shortened
+from suffice.tabular.model_file import SAVED, as_note, one_line, save
 from suffice.tabular.parts import AnyTable, check_settings, of_files, on_cluster
 from suffice.tabular.predict import finished, predicted, unseen
 from suffice.tabular.problem import TableProblem, pose
@@ -354,7 +354,7 @@ def execute(
         until, page = min(until, searched + GRACE), -math.inf
     model = finished(search.best_estimator_, problem)
     (file, types), failures = save(model, folder)
-    told = [shortened(str(item.message)) for item in caught]  # levels that a fold has not seen are no worry
+    told = [as_note(str(item.message)) for item in caught]  # levels that a fold has not seen are no worry
     said = ("unknown categories", "is optimised in its place", "certify_global=")  # and what `conclude` tells
     found = [text for text in told if not any(words in text for words in said)]
     notes = [*problem.notes, *([search.left_out_] if search.left_out_ else []), *dict.fromkeys(found)]
