@@ -264,7 +264,8 @@ class LeftOutProblem(BilevelProblem):
             [fold.loss(self.scoring, G) for fold in folds],
             space=self.space, solver=folds[0].solver, max_steps=self.max_steps,
         )  # fmt: skip
-        starts = [near.start_at(near.x)] * len(folds)
+        made = self._left(theta, near.x)
+        starts = [near.start_at(made.weights_of(g)) for g in these.tolist()]
         warm = Evaluation(theta, np.zeros(1), np.zeros(1), solutions=starts)
         return problem.evaluate(theta, within=within, warm=warm)
 

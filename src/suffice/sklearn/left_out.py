@@ -184,9 +184,9 @@ class LeftOutTask:
             m, off = models.left()
             margin[parts.rows], error[parts.rows] = shifted(whole, m, off, parts.rows)
         open_, refits = [], 0
-        warm = None if fast is None else fast[1]
         for g in np.flatnonzero(self.sums(~np.isfinite(error)) > 0.0).tolist():
             refits, rows = refits + 1, self.groups[g]
+            warm = None if models is None else models.weights_of(g)
             with suppress(ValueError):  # one class is left, or there is no finite intercept
                 margin[rows], error[rows] = self.refitted(rows, warm, scoring)
             if not np.isfinite(error[rows]).all():
