@@ -165,9 +165,9 @@ class LeftOutProblem(BilevelProblem):
         super().__init__(
             [whole.penalised(space.ratio)], [whole.loss(scoring, 1)], space=space.space, solver=whole.solver
         )
-        groups = task.downdates(whole)
-        assert groups is not None
-        self.task, self.whole, self.groups, self.scoring = task, whole, groups, scoring
+        known = task.downdates(whole)
+        assert known is not None
+        (self.groups, self.c), self.task, self.whole, self.scoring = known, task, whole, scoring
         self.judge = LeftOutLosses.of(task, whole, scoring)
         self._made: OrderedDict[bytes, LeftOut] = OrderedDict()
         self._folds: dict[int, Split] = {}
@@ -220,14 +220,15 @@ class LeftOutProblem(BilevelProblem):
         ended = start is not None and start.outcome is not Outcome.MAX_STEPS and start.certificate.rule != "none"
         if start is not None and ended and near is not None and np.array_equal(near.point, theta):
             return replace(start, steps=0)
-        problem = self.lower[0].at(**self.space.params(theta))
+        l1, l2 = self.penalties_at(theta)
+        problem = self.whole.model.at(l1=l1, l2=l2)
         return solved(problem, self.solver, ACCURACY, None if start is None else start.x, most=self.max_steps)
 
     def penalties_at(self, theta: Array) -> tuple[float, float]:
-        """l1 and l2 of all columns."""
+        """l1 and l2 of all columns, times c."""
         lower: Any = self.lower[0]
         l1, l2 = lower.both(self.space.params(theta))
-        return l1, l2 or lower.ridge * lower.fold.l2_floor / FLOOR
+        return self.c * l1, self.c * (l2 or lower.ridge * lower.fold.l2_floor / FLOOR)
 
     def _left(self, theta: Array, x: Array) -> LeftOut:
         """All models, from weights of all rows: the latest few are kept."""
@@ -291,7 +292,7 @@ class LeftOutProblem(BilevelProblem):
             try:
                 for name, slope in zip(params, slopes, strict=True):
                     rates = lower.both({one: float(one == name) for one in params})  # type: ignore[attr-defined]
-                    moved = margin_slopes(made, *(fold.of_weights(one) for one in rates))  # type: ignore[attr-defined]
+                    moved = margin_slopes(made, *(fold.of_weights(self.c * one) for one in rates))  # type: ignore[attr-defined]
                     columns.append(slope * steep * moved)
             except (ArithmeticError, np.linalg.LinAlgError):  # H is singular
                 return evaluation

@@ -196,14 +196,16 @@ class LeftOutTask:
     def _downdated(self, whole: Split) -> tuple[WholeModel, Array, float, Groups] | None:
         """The model of all rows as `suffice.prove.left_out` takes it, with its weights, intercept and groups; None
         where it is another kind of model."""
-        groups = self.downdates(whole)
-        if groups is None:
+        known = self.downdates(whole)
+        if known is None:
             return None
-        x, (l1, l2) = self.fitted(whole).x, self.penalties(self._weights(whole))
-        return *whole_model(whole, x, l1, l2), groups
+        (groups, c), (l1, l2) = known, self.penalties(self._weights(whole))
+        x = solved(whole.model.at(l1=c * l1, l2=c * l2), whole.solver, ACCURACY).x
+        return *whole_model(whole, x, c * l1, c * l2), groups
 
-    def downdates(self, whole: Split) -> Groups | None:
-        """The groups, with what becomes of penalties; None where models without them do not come from that of all."""
+    def downdates(self, whole: Split) -> tuple[Groups, float] | None:
+        """The groups, with what becomes of penalties that are times c, and c, which most have: where leverages are near
+        1, penalties that shrink as well would leave no proof. None where models do not come from that of all rows."""
         fold = whole.model
         if not isinstance(fold, LinearFold) or type(fold.learner) is not OneMargin or fold.design.rows.dear:
             return None
@@ -218,7 +220,8 @@ class LeftOutTask:
             return None
         s = self._weights(whole)
         share = share * self._of_sums(s, *self.penalties(s))
-        return Groups.of(self.groups, share, scales if len(scales) else None)
+        c = float(np.median(share))
+        return Groups.of(self.groups, share / c, scales if len(scales) else None), c
 
     def fitted(self, whole: Split) -> Solution:
         """Weights of all rows."""
