@@ -124,6 +124,8 @@ class LeftOutTask:
     @classmethod
     def of(cls, model: Any, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> LeftOutTask:
         best = getattr(model, "best_penalties_", None)
+        if best is None and hasattr(model, "certify_global"):
+            raise ValueError("leave_one_out takes a search once it is fitted: its penalties are not known yet")
         estimator = model.estimator if best is not None else model
         if transforms_target(estimator):
             raise ValueError("leave_one_out takes no TransformedTargetRegressor: transform y, and give its regressor")
@@ -145,13 +147,18 @@ class LeftOutTask:
         if groups is None:
             parts, labels = [np.array([row]) for row in range(count)], list(range(count))
         else:
-            known, which = np.unique(np.asarray(groups), return_inverse=True)
-            if len(which) != count:
-                raise ValueError(f"groups must have one label for each of {count} rows, got {len(which)}")
+            groups = np.asarray(groups)
+            if groups.shape != (count,):
+                raise ValueError(f"groups must have one label for each of {count} rows, got shape {groups.shape}")
+            if any(one is None or one != one for one in groups.tolist()):
+                raise ValueError("groups must have a label for every row, and some are missing")
+            known, which = np.unique(groups, return_inverse=True)
             parts, labels = [np.flatnonzero(which == g) for g in range(len(known))], known.tolist()
         if len(parts) < 2:
             raise ValueError(f"there must be two groups at least to leave one out, got {len(parts)}")
         y = y if is_classifier(estimator) else np.asarray(y, dtype=np.float64)
+        if not is_classifier(estimator) and not np.isfinite(y).all():
+            raise ValueError(f"y must be finite, row {int(np.argmin(np.isfinite(y)))} is not")
         return cls(SearchData(clone(estimator), X, y, weight), adapter, penalties, tuple(parts), tuple(labels))
 
     @cached_property
