@@ -189,6 +189,7 @@ def main() -> None:
     sys.path.insert(0, str(args.theirs))
     warnings.simplefilter("ignore")
     rows: list[dict[str, Any]] = []
+    known = provenance("scikit-learn")
 
     def note(model: str, data: str, epsilon: float, ours: Any, theirs: Any, guarantee: str) -> None:
         rows.append({"model": model, "data": data, "epsilon": epsilon, "ours": ours, "theirs": theirs,
@@ -204,7 +205,6 @@ def main() -> None:
                 note("elastic net, l2 = 0.5", name, epsilon, *squares(name, MU, epsilon, args), "validation error")
                 note("elastic net, l1 = l2", name, epsilon, fixed_ratio(name, epsilon, args), None, "-")
     rows.sort(key=lambda row: (row["model"], row["data"], -row["epsilon"]))
-    known = provenance("scikit-learn")
     write_json(args.out / "safe_grid.json", {"rows": rows, "provenance": known})
     write_text(args.out / "safe_grid.md", text(rows, known))
 

@@ -19,7 +19,8 @@ import sys
 import time
 from pathlib import Path
 
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+os.environ.setdefault("XLA_FLAGS", f"{ONE_THREAD} --xla_disable_hlo_passes=constant_folding")  # of 40 MB and more
 HERE = Path(__file__).resolve().parent
 SHARES = (1e-2, 1e-4, 1e-6, 1e-8)
 SHARED = {"batch_size": 64}

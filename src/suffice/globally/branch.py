@@ -59,7 +59,7 @@ TIGHT = 0.1  # of epsilon: what a cell's slack may be, relative to F, for all to
 INSIDE = 1e-3  # of the way from an end to the centre
 ROUGH = 0.1  # of F: the slack of a cell that is looked at
 SHRUNK, SHRINKS = 0.75, 12  # r from try to try, and how often
-FARTHER, NEARER = 1.5, 0.8  # times the latest r/c: where tries begin, and what c counts on
+FARTHER, NEARER = 1.2, 0.8  # times the latest r/c: where tries begin, and what c counts on
 NARROWEST = 1e-9  # of its upper end: a cell this narrow is not cut any more
 
 
