@@ -19,8 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-ONE_THREAD = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-os.environ.setdefault("XLA_FLAGS", f"{ONE_THREAD} --xla_disable_hlo_passes=constant_folding")  # of 40 MB and more
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
 HERE = Path(__file__).resolve().parent
 SHARES = (1e-2, 1e-4, 1e-6, 1e-8)
 SHARED = {"batch_size": 64}
@@ -107,7 +106,7 @@ def main():
     parser.add_argument("--only", nargs="*", default=[])
     args = parser.parse_args()
     sys.path[:0] = [str(args.theirs), str(HERE.parent)]
-    from common import provenance, write_json, write_text
+    from common import provenance
 
     objective_class = load(args.theirs / "objective.py").Objective
     dataset_class = load(args.theirs / "datasets" / "simulated.py").Dataset
@@ -137,11 +136,17 @@ def main():
                              "products": getattr(getattr(solver, "inner", None), "products", None),
                              "gradients": getattr(getattr(solver, "inner", None), "gradients", None)})  # fmt: skip
                 print(json.dumps(rows[-1]), flush=True)
+                save(rows, known, args.samples, args.out)
+
+
+def save(rows, known, sizes, out):
+    from common import write_json, write_text
+
     parts = ["# benchmark_bilevel's simulated quadratics", __doc__]
-    parts += [f"## {samples} samples\n\n{table(rows, samples)}" for samples in args.samples]
+    parts += [f"## {samples} samples\n\n{table(rows, samples)}" for samples in sizes]
     parts += [", ".join(f"{key} {value}" for key, value in known.items())]
-    write_json(args.out / "benchmark_bilevel.json", {"rows": rows, "provenance": known})
-    write_text(args.out / "benchmark_bilevel.md", "\n\n".join(part.strip() for part in parts) + "\n")
+    write_json(out / "benchmark_bilevel.json", {"rows": rows, "provenance": known})
+    write_text(out / "benchmark_bilevel.md", "\n\n".join(part.strip() for part in parts) + "\n")
 
 
 if __name__ == "__main__":
