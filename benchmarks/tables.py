@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import resource
 import shutil
 import subprocess
@@ -215,11 +216,11 @@ def ours(name, folder, measure):
     source = SOURCES[name]
     y = prepared(folder / "test.csv", source.dates)[source.target]
     there = y.notna().to_numpy()
-    found = predict(folder / "run", str(folder / "test.csv"))
+    names, columns, _ = predict(folder / "run", str(folder / "test.csv"))
     if measure != LOG_LOSS:
-        return losses(measure, y.to_numpy()[there], np.asarray(found.columns[0], dtype=float)[there])
-    classes = [title.removeprefix("probability of ") for title in found.names[1:]]
-    return losses(measure, y.to_numpy()[there], np.column_stack(found.columns[1:])[there], classes)
+        return losses(measure, y.to_numpy()[there], np.asarray(columns[0], dtype=float)[there])
+    classes = [title.removeprefix("probability of ") for title in names[1:]]
+    return losses(measure, y.to_numpy()[there], np.column_stack(columns[1:])[there], classes)
 
 
 def compare(name, seed, with_report):
@@ -227,7 +228,8 @@ def compare(name, seed, with_report):
     folder, shape, held_out = split(name, seed)
     found = {
         "data": name, "package": SOURCES[name].package, "split": seed, "rows": shape[0], "held out": held_out,
-        "columns": shape[1] - 1, "suffice": tuned(name, folder, with_report), "measures": {},
+        "columns": shape[1] - 1, "load": os.getloadavg()[0], "measures": {},
+        "suffice": tuned(name, folder, with_report),
     }  # fmt: skip
     told = found["suffice"]
     if told["status"] == "failed":
@@ -275,6 +277,7 @@ def verdicts(rows):
         target("tables", len({row["data"] for row in rows}), 30, at_least=True, digits=0),
         target("runs that failed", failed, 0, digits=0),
         target("most seconds", max(row["suffice"]["seconds"] for row in rows), SLOWEST, digits=1),
+        target("seconds of the processor, in the median", _processor(rows), 3.0, digits=2),
         target("seconds of the clock beyond the search, in the median", _beyond(rows), 1.5, digits=2),
         target("seconds told, beside the clock's: the most apart", _apart(rows), 0.2, digits=2),
         target("tables with more than 1.01 times the linear rival's loss", sum(map(worse, judged)), 0, digits=0),
@@ -283,6 +286,11 @@ def verdicts(rows):
         target("median", float(np.median(ratios or [1.0])), 1.0, digits=4),
     ]
     return markdown(["", "measured", "target", ""], cells)
+
+
+def _processor(rows):
+    """Seconds of a whole command, scikit-learn's import included."""
+    return float(np.median([row["suffice"]["seconds"] for row in rows]))
 
 
 def _beyond(rows):
@@ -330,7 +338,10 @@ def report(out, rows):
     order = {name: k for k, name in enumerate(SOURCES)}
     rows = sorted(rows, key=lambda row: (order.get(row["data"], len(order)), row["split"]))
     write_json(out / "tables.json", rows)
-    text = f"# Real tables, three quarters for training\n\n{verdicts(rows)}\n\n{lines(rows)}\n\n"
+    load = float(np.median([row["load"] for row in rows]))
+    load = f"While these ran, {load:.1f} processes wanted the {os.cpu_count()} processors in the median. Where that is "
+    load += "more than there are, the clock is of a busy machine, and seconds of the processor are what to go by."
+    text = f"# Real tables, three quarters for training\n\n{verdicts(rows)}\n\n{load}\n\n{lines(rows)}\n\n"
     write_text(out / "tables.md", text + "\n".join(__doc__.splitlines()[2:]) + "\n")
 
 

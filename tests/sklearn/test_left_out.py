@@ -172,3 +172,12 @@ def test_the_task_knows_which_rows_go_together():
     task = LeftOutTask.of(Ridge(), np.eye(4), np.arange(4.0), groups=["b", "a", "b", "c"])
     assert task.labels == ("a", "b", "c") and task.which.tolist() == [1, 0, 1, 2]
     np.testing.assert_allclose(task.sums(np.array([1.0, 2.0, 3.0, 4.0])), [2.0, 4.0, 4.0])
+
+
+def test_offsets_of_squares_are_part_of_predictions(numbers):
+    X, y = numbers
+    offset = np.linspace(-40.0, 40.0, 120)
+    found = suffice.leave_one_out(ElasticNetGLM(l1=1.0, l2=0.1, offset=10), np.column_stack([X, offset]), y)
+    plain = suffice.leave_one_out(ElasticNetGLM(l1=1.0, l2=0.1), X, y - offset)
+    np.testing.assert_allclose(found.prediction, plain.prediction + offset, rtol=1e-9)
+    assert found.score == pytest.approx(plain.score, rel=1e-9)

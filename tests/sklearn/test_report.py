@@ -114,6 +114,16 @@ def test_the_regularisation_path_is_as_accurate_as_it_says(ridge):
         assert found["nonzero"][k] == 5
 
 
+def test_a_path_of_one_model_is_told_and_not_drawn(ridge):
+    data = copy.deepcopy(ridge[3])
+    assert "path" in page(data).split('id="regularisation"')[1].split("</section>")[0]
+    found = data["regularisation"]
+    for name in ("multiples", "nonzero"):
+        found[name] = found[name][:1]
+    drawn = page(data).split('id="regularisation"')[1].split("</section>")[0]
+    assert "<svg" not in drawn and "would have taken longer than the search" in drawn
+
+
 def test_models_that_are_all_zero_claim_no_more_than_was_proven():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((60, 4)), rng.standard_normal(60)
@@ -505,6 +515,7 @@ def test_the_chosen_tab_is_in_view_on_a_phone(text, browser, tmp_path):
             f"(b => [b.left, b.right])(document.getElementById('tab-{key}').getBoundingClientRect())"
         )
         assert 0 <= left < right <= 390
+    assert browser.run("getComputedStyle(document.querySelector('.tabs')).overflowY") == "hidden"
 
 
 @needs_chromium

@@ -295,6 +295,13 @@ class _Found:
         self.b, self.slack = np.full(len(groups), b), np.full(len(groups), math.inf)
         self.place, self.on = np.zeros(len(groups), dtype=np.intp), list[OnColumns]()
 
+    @classmethod
+    def of(cls, made: LeftOut) -> _Found:
+        found = cls(made.model, np.zeros(len(made.model.l1)), 0.0, made.groups)
+        found.weights[made.columns] = made.weights
+        found.b, found.slack, found.place, found.on = made.b.copy(), made.slack.copy(), made.place.copy(), [*made.on]
+        return found
+
     def take(self, these: Indices, on: OnColumns, found: Shown) -> None:
         """What is proven, where it is sharper than before."""
         if on not in self.on:
@@ -353,6 +360,14 @@ def leave_out(model: WholeModel, w: Array, b: float, groups: Groups, within: flo
     return found.whole()
 
 
+def sharpened(made: LeftOut, within: Any) -> LeftOut:
+    """The same after further gradients for groups that are proven, but not to `within`, one number or one each."""
+    found = _Found.of(made)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        _nearer(found, within)
+    return found.whole()
+
+
 def _parts(groups: Groups, size: int) -> list[Indices]:
     """The groups, as many at a time as matrices of so many rows have room for."""
     most = max(NUMBERS // max(size, 1), 1)
@@ -379,7 +394,7 @@ def _moved(found: _Found, on: OnColumns, these: Indices) -> Any:
     return proof.zero.any(axis=1)
 
 
-def _nearer(found: _Found, within: float) -> None:
+def _nearer(found: _Found, within: Any) -> None:
     """Further gradients for groups that are proven, but not to `within`."""
     for _ in range(PASSES):
         off = found.off()

@@ -24,7 +24,7 @@ from sklearn.utils.validation import _check_sample_weight
 
 from suffice.arrays import EPS, Array
 from suffice.lazy import cached_property
-from suffice.models.margin_losses import Bending
+from suffice.models.margin_losses import Bending, Squared
 from suffice.protocols import conforms
 from suffice.prove.downdated import Groups, WholeModel
 from suffice.prove.left_out import LeftOut, leave_out
@@ -36,7 +36,7 @@ from suffice.sklearn.estimators import LinearEstimator
 from suffice.sklearn.folds import LinearFold, OneMargin
 from suffice.sklearn.penalties import split_pipeline
 from suffice.sklearn.scores import score_of
-from suffice.sklearn.splits import SearchData, Split
+from suffice.sklearn.splits import EVERYTHING, SearchData, Split
 from suffice.sklearn.target import transforms_target
 from suffice.solvers.solution import Solution
 
@@ -155,6 +155,11 @@ class LeftOutTask:
         return cls(SearchData(clone(estimator), X, y, weight), adapter, penalties, tuple(parts), tuple(labels))
 
     @cached_property
+    def whole(self) -> Split:
+        """All rows."""
+        return self.data.whole()
+
+    @cached_property
     def which(self) -> Any:
         """The group of every row, -1 for rows of none."""
         found = np.full(len(self.data.y), -1)
@@ -168,7 +173,7 @@ class LeftOutTask:
         return np.asarray(np.bincount(self.which[inside], values[inside], len(self.groups)), dtype=np.float64)
 
     def left_out(self, within: float, scoring: str) -> LeftOutRows:
-        whole = self.data.whole()
+        whole = self.whole
         count = len(self.data.y)
         margin, error = np.full(count, math.nan), np.full(count, math.inf)
         fast = self._downdated(whole)
@@ -177,11 +182,7 @@ class LeftOutTask:
             model, w, b, parts = fast
             models = leave_out(model, w, b, parts, within)
             m, off = models.left()
-            shift = (
-                float(np.sum(whole.model.y_shift + whole.model.y_rest)) if isinstance(whole.model, LinearFold) else 0.0
-            )
-            margin[parts.rows] = m + shift
-            error[parts.rows] = off + 4.0 * EPS * (np.abs(m) + abs(shift))
+            margin[parts.rows], error[parts.rows] = shifted(whole, m, off, parts.rows)
         open_, refits = [], 0
         warm = None if fast is None else fast[1]
         for g in np.flatnonzero(self.sums(~np.isfinite(error)) > 0.0).tolist():
@@ -195,6 +196,14 @@ class LeftOutTask:
     def _downdated(self, whole: Split) -> tuple[WholeModel, Array, float, Groups] | None:
         """The model of all rows as `suffice.prove.left_out` takes it, with its weights, intercept and groups; None
         where it is another kind of model."""
+        groups = self.downdates(whole)
+        if groups is None:
+            return None
+        x, (l1, l2) = self.fitted(whole).x, self.penalties(self._weights(whole))
+        return *whole_model(whole, x, l1, l2), groups
+
+    def downdates(self, whole: Split) -> Groups | None:
+        """The groups, with what becomes of penalties; None where models without them do not come from that of all."""
         fold = whole.model
         if not isinstance(fold, LinearFold) or type(fold.learner) is not OneMargin or fold.design.rows.dear:
             return None
@@ -204,18 +213,12 @@ class LeftOutTask:
         scales = self._scales(whole)
         if scales is None:
             return None
-        solution, s = self.fitted(whole), self._weights(whole)
-        l1, l2 = self.penalties(s)
-        b = float(fold.learner.intercept(fold.unpenalised, solution.x)) if fold.minimised_out else 0.0
-        a, y = np.asarray(fold.design.weights), np.asarray(fold.y)
-        share = 1.0 - self.sums(a)
+        share = 1.0 - self.sums(np.asarray(fold.design.weights))
         if not (share > 1e-9).all():
             return None
-        share = share * self._of_sums(s, l1, l2)
-        model = WholeModel(
-            fold.design, y, fold.psi, fold.of_weights(l1), fold.of_weights(l2), fold.kind == "free", fold.offset
-        )
-        return model, solution.x, b, Groups.of(self.groups, share, scales if len(scales) else None)
+        s = self._weights(whole)
+        share = share * self._of_sums(s, *self.penalties(s))
+        return Groups.of(self.groups, share, scales if len(scales) else None)
 
     def fitted(self, whole: Split) -> Solution:
         """Weights of all rows."""
@@ -281,10 +284,9 @@ class LeftOutTask:
         split = replace(split, weight=np.ones(len(rows)))
         held: Any = split.loss(scoring, 1)
         m, h = held.margins(solution.x, solution.certificate.radius)
-        shift = _shift(split.model)
         if np.ndim(m) != 1:
             raise TypeError("leave_one_out takes models of one output: two classes, or one target")
-        return m + shift, h + 4.0 * EPS * (np.abs(m) + np.abs(shift))
+        return shifted(split, m, h)
 
     def _told(
         self,
@@ -317,9 +319,23 @@ class LeftOutTask:
         return LeftOutRows(margin, error, link(margin), low, high, mean, ends, scoring, open_, refits, models)
 
 
-def _shift(fold: Any) -> Any:
-    """What centring has taken off the targets."""
-    return fold.y_shift + fold.y_rest
+def whole_model(whole: Split, x: Array, l1: Any, l2: Any) -> tuple[WholeModel, Array, float]:
+    """The model of all rows with these penalties, and its weights and intercept at x."""
+    fold: Any = whole.model
+    b = float(fold.learner.intercept(fold.unpenalised, x)) if fold.minimised_out else 0.0
+    l1, l2, free = fold.of_weights(l1), fold.of_weights(l2), fold.kind == "free"
+    return WholeModel(fold.design, np.asarray(fold.y), fold.psi, l1, l2, free, fold.offset), x, b
+
+
+def shifted(split: Split, m: Array, error: Array, rows: Any = EVERYTHING) -> tuple[Array, Array]:
+    """Margins of some of the rows that are held out, and how far they may be off, with what centring, and the offsets
+    of squares, have taken off the targets."""
+    fold: Any = split.model
+    shift = fold.y_shift + fold.y_rest
+    offset = fold.places.split(split.rows)[1] if isinstance(fold.psi, Squared) else None
+    if offset is not None:
+        shift = shift + offset[rows]
+    return m + shift, error + 4.0 * EPS * (np.abs(m) + np.abs(shift))
 
 
 def _link(fold: Any) -> Callable[[Array], Array]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 import zipfile
 from collections import Counter
@@ -52,7 +53,7 @@ def load_file(path: Path, *, trust: bool = False) -> Any:
             raise ValueError(f"loading {path} runs code that it contains: --trust does, if you made it yourself")
         import joblib
 
-        with open(path, "rb") as file, blamed(path):
+        with os.fdopen(files.open_regular(path), "rb") as file, blamed(path):
             return joblib.load(file)
     try:
         skops_io = _skops_io()

@@ -94,7 +94,7 @@ class TunedTable:
     @property
     def report(self) -> ShownPage | None:
         """The report, if there is one: notebooks show it, and `save` writes it into a file."""
-        return None if self.page is None else ShownPage(self.page.read_text(encoding="utf-8"))
+        return None if self.page is None else ShownPage(files.read_bounded(self.page, files.DATA).decode("utf-8"))
 
     def predict(self, frame: Any, times: Sequence[float] = ()) -> Any:
         """What the model says of the rows of a DataFrame, with the columns and numbers of `suffice predict`, as a
@@ -237,7 +237,7 @@ def _units(problem: TableProblem) -> str:
         what = f"logarithm of the expected {'count' if counts else 'value'}"
     what = {"cox": "logarithm of the hazard", "svm": "decision value"}.get(problem.model, what)
     what = "prediction's logarithm" if problem.log_target else what
-    return f"change of the {what} for one standard deviation of a numeric column, or where a category applies"
+    return f"change of the {what} for one standard deviation of a number or a category of two, or where another applies"
 
 
 # Before the search
