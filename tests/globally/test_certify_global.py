@@ -91,6 +91,14 @@ def test_one_penalty_is_certified_and_f_lies_where_it_is_proven_to(name):
     assert false_proofs(problem, made, 20) == []
 
 
+@pytest.mark.parametrize("name", ["ridge", "l2 logistic", "l1 logistic", "Brier"])
+def test_no_look_at_one_penalty_is_lost_on_a_cell_too_wide(name):
+    """Halving cells that are too wide takes two looks for every cell that is left."""
+    made = suffice.certify_global(CASES[name](), 3e-3, options=suffice.GlobalOptions(max_evaluations=400))
+    assert made.success
+    assert made.evaluations <= 1.2 * len(made.cells)
+
+
 @pytest.mark.parametrize(("l1", "l2"), [(1.0, 0.0), (1.0, 0.1)])
 def test_rows_that_are_classified_beyond_doubt_stand_in_no_proofs_way(l1, l2):
     """A margin that passes 709, where e^-m ceases to be a normal float, and then 745, where it ceases to be one."""
