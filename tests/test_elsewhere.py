@@ -64,7 +64,7 @@ def files_of_windows(monkeypatch) -> ModuleType:
         there.setattr(os, "name", "nt")
         there.delattr(os, "O_NOFOLLOW", raising=False)
         spec.loader.exec_module(module)
-    module.held = held
+    vars(module)["held"] = held
     return module
 
 
