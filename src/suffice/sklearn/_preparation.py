@@ -215,8 +215,9 @@ class SearchPreparation:
         return fold.predicted, fold.of_the_target_alone()
 
 
-def prepared(search: Any, X: Any, y: Any, fit_params: dict[str, Any]) -> SearchPreparation:
-    """The preparation of a `SufficeSearchCV`; whatever is wrong with its arguments or data is said here."""
+def prepared(search: Any, X: Any, y: Any, fit_params: dict[str, Any], splits: Any = None) -> SearchPreparation:
+    """The preparation of a `SufficeSearchCV`; whatever is wrong with its arguments or data is said here. `splits` take
+    the place of its own."""
     final, before = split_pipeline(search.estimator)
     adapter = find_adapter(final)
     _check(search, final)
@@ -236,11 +237,11 @@ def prepared(search: Any, X: Any, y: Any, fit_params: dict[str, Any]) -> SearchP
     space = PenaltySpace.of(search.space, final, adapter, groups, step=step_to(search.estimator), total=data.total)
     scores = Scores.of(search, adapter, np.ndim(y) == 2)
     task = folds_of_rows(search, data, scores.optimised, of_splitter)
-    if task is None:
+    if task is not None:
+        splits = few_folds(task)
+    elif splits is None:
         splitter = splitter_of(search.cv, y, is_classifier(search.estimator))
         splits = list(splitter.split(counted(X), y, **of_splitter))
-    else:
-        splits = few_folds(task)
     data = data.sharing(splits)
     folds = [data.split(train, test, f"split {k} of cv", k) for k, (train, test) in enumerate(splits)]
     dear = search.initial is None and search.refit != "one_se" and space.ours == {"l1", "l2"} and not groups

@@ -26,7 +26,6 @@ from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import get_tags
@@ -43,11 +42,12 @@ from suffice.globally.models import folds_of
 from suffice.options import Options
 from suffice.report.formats import interval, settings
 from suffice.result import Record, Status
-from suffice.rows.given import here, of_its_kind
+from suffice.rows.given import here
 from suffice.rows.sums import one_thread
 from suffice.search.bilevel import BilevelProblem
 from suffice.signals import at_once
 from suffice.sklearn import _l2_first, _left_out_search, _report_data, survival
+from suffice.sklearn._delegated import of_the_best, survives
 from suffice.sklearn._final_fit import (
     fit_final,
     in_the_estimators_words,
@@ -64,37 +64,12 @@ from suffice.sklearn.penalties import split_pipeline
 from suffice.sklearn.scores import score_of
 from suffice.sklearn.splits import splitter_of
 from suffice.sklearn.target import fitted_inside, transformed, transforms_target
+from suffice.sklearn.update import StillGood, kept_for_updates, updated
 
 GLOBAL_EVALUATIONS = 2000  # of a global certificate
 SHARE_OF_CERTIFICATE = 0.8  # of max_seconds: when it ends at the latest
 SMALL = 1_000_000  # numbers of X: threads of BLAS wait for each other longer than they work on fewer
 GRACE = 1.2  # seconds for what follows a search that was interrupted
-
-
-def _survives(search: Any) -> bool:
-    return getattr(split_pipeline(search.estimator)[0], "family", None) == "cox"
-
-
-def _of_the_best(name: str) -> Any:
-    """The method of this name of `best_estimator_`, where that has one."""
-
-    def has(search: Any) -> bool:
-        if hasattr(search, "best_estimator_"):
-            getattr(search.best_estimator_, name)
-        elif search.refit is False:
-            raise AttributeError(f"{type(search).__name__}(refit=False) has no {name}: there is no best_estimator_")
-        else:
-            getattr(search.estimator, name)
-        return True
-
-    def method(self: Any, X: Any) -> Any:
-        check_is_fitted(self)
-        answer = getattr(self.best_estimator_, name)(here(X))
-        return of_its_kind(answer, X) if get_config()["array_api_dispatch"] else answer
-
-    method.__name__, method.__qualname__ = name, f"SufficeSearchCV.{name}"
-    method.__doc__ = f"`best_estimator_.{name}`."
-    return available_if(has)(method)
 
 
 class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -200,6 +175,8 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
     coef_, intercept_, n_nonzero_ : of the linear estimator inside `best_estimator_`; see `coefficients()`. How sure a
         prediction is say `predict_interval` and `predict_set`, for which the data are kept, but not in files.
     best_index_, best_estimator_, n_splits_, refit_time_, multimetric_, classes_, n_features_in_ : as in GridSearchCV.
+    update_ : `suffice.sklearn.update.Update`, after `update`: whether the penalties were kept, and by how much others
+        could be better.
     left_out_ : str, what was not searched and why: l1 beside l2 of three classes or more without a `space`, where it
         would gain less than a quarter of the standard error over folds; empty else.
     result_ : suffice.Result of the search; if there were several, of the best, and `result_.starts` has all.
@@ -238,8 +215,21 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
         with one_thread() if math.prod(getattr(X, "shape", ())) <= SMALL else nullcontext():
             return self._fit(X, y, fit_params, began)
 
-    def _fit(self, X: Any, y: Any, fit_params: dict[str, Any], began: float) -> SufficeSearchCV:
-        known = prepared(self, X, y, fit_params)
+    def update(
+        self, X_new: Any = None, y_new: Any = None, remove: Any = None, *, sample_weight: Any = None, groups: Any = None
+    ) -> SufficeSearchCV:
+        """Go on with rows added, or removed: `remove` has their numbers, of those that the search has, or is a mask.
+        New rows come last. Models go on from those of before and are proven of the rows that are there now; rows stay
+        in their folds, new ones are dealt by a hash, or with their group. `update_` says whether the penalties stayed:
+        where others could gain no more than a tenth of the standard error over folds, by an estimate or, with
+        `certify_global`, as proven. A search holds on to the rows that it was given, but not in a file."""
+        updated(self, X_new, y_new, remove, sample_weight, groups)
+        return self
+
+    def _fit(
+        self, X: Any, y: Any, fit_params: dict[str, Any], began: float, kept: StillGood | None = None
+    ) -> SufficeSearchCV:
+        known = prepared(self, X, y, fit_params, None if kept is None else kept.rows.splits)
         self.n_splits_, scores = known.count, known.scores
         self._training = Training.of(known.data, known.splits, fit_params)
         self.optimised_scoring_, self.asked_scoring_, self.surrogate_ = scores.optimised, scores.asked, scores.surrogate
@@ -247,7 +237,11 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
         self.multimetric_ = isinstance(self.scoring, list | tuple | set | frozenset | Mapping)
         with ExitStack() as stack:
             problem = stack.enter_context(known.problem(effective_n_jobs(self.n_jobs)))
-            journal = None if self.journal is None else stack.enter_context(journal_of(self, problem, known))
+            journal = (
+                None
+                if self.journal is None or kept is not None
+                else stack.enter_context(journal_of(self, problem, known))
+            )
             count = 0 if journal is None else journal.evaluations
             held = f", {count} evaluations in the journal" if count else ""
             self._say(1, f"{', '.join(known.space.names)} by {known.count} folds" + held)
@@ -257,9 +251,11 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
                 recorded, known.folds, known.space, known.options, self.initial, self.tolerance,
                 self.refit == "one_se", began,
             )  # fmt: skip
-            if known.task is not None and self.initial is None:
+            if kept is not None:
+                search.finds = kept.start
+            elif known.task is not None and self.initial is None:
                 _left_out_search.begin(search, stack.enter_context(known.by_folds()))
-            if known.l2_first:
+            elif known.l2_first:
                 space = _l2_first.of_l2(known.space)
                 of_l2 = stack.enter_context(known.problem(effective_n_jobs(self.n_jobs), space))
                 _l2_first.begin(search, of_l2, space)
@@ -277,21 +273,26 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
             with at_once(hurry):
                 self._report(recorded, best, known)
                 self._fold_weights = known.weights(recorded.problem, best)
+                self._for_updates = kept_for_updates(known, fit_params, kept, recorded.evaluations, best)
                 self.held_out_, self.baseline_ = known.held_out(recorded.problem, best)
-        given = settings(self.best_params_)
-        for text in search.edge_warnings(best, given) if self.refit != "one_se" else ():
-            warnings.warn(text, stacklevel=outside_stacklevel())
-        proven = f"{self.optimised_scoring_} proven to lie in {interval(*self.optimised_interval_, 4)}"
-        found = f"score {self.best_score_:.4g}, {proven}"
-        self._say(1, f"{len(recorded.notes)} evaluations, {found} at {given}; {self.result_.message}")
-        for text in filter(None, (self.estimate_of_jobs_, self.left_out_)):
-            self._say(1, text)
+        self._tell_the_end(search, best, len(recorded.notes))
         if self.refit:
             with at_once(hurry):
                 self._refit(known, began + known.options.max_seconds)
         if known.data.classes is not None and not self.refit:
             self._classes = known.data.classes
         return self
+
+    def _tell_the_end(self, search: PenaltySearch, best: Evaluation, evaluations: int) -> None:
+        """Of a search: warnings about edges, and what was found."""
+        given = settings(self.best_params_)
+        for text in search.edge_warnings(best, given) if self.refit != "one_se" else ():
+            warnings.warn(text, stacklevel=outside_stacklevel())
+        proven = f"{self.optimised_scoring_} proven to lie in {interval(*self.optimised_interval_, 4)}"
+        found = f"score {self.best_score_:.4g}, {proven}"
+        self._say(1, f"{evaluations} evaluations, {found} at {given}; {self.result_.message}")
+        for text in filter(None, (self.estimate_of_jobs_, self.left_out_)):
+            self._say(1, text)
 
     def _refit(self, known: SearchPreparation, until: float) -> None:
         """The final model."""
@@ -358,6 +359,9 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
         if self.surrogate_:
             self.best_score_ = float(np.mean(known.scored(problem)(best, self.scorer_)))
 
+    def __getstate__(self) -> Any:
+        return {name: value for name, value in super().__getstate__().items() if name != "_for_updates"}
+
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """The score of `best_estimator_` on these data: the one that `best_score_` is the mean over folds of."""
         check_is_fitted(self, "best_estimator_")
@@ -401,17 +405,17 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
         check_is_fitted(self, "best_penalties_")
         return plots.draw_coefficients(_report_data.coefficients(self), ax)
 
-    predict = _of_the_best("predict")
-    predict_proba = _of_the_best("predict_proba")
-    predict_log_proba = _of_the_best("predict_log_proba")
-    decision_function = _of_the_best("decision_function")
+    predict = of_the_best("predict")
+    predict_proba = of_the_best("predict_proba")
+    predict_log_proba = of_the_best("predict_log_proba")
+    decision_function = of_the_best("decision_function")
 
-    @available_if(_survives)  # type: ignore[untyped-decorator]
+    @available_if(survives)  # type: ignore[untyped-decorator]
     def predict_survival_function(self, X: Any, times: Any = None) -> Any:
         """Survival curves of Cox's model (rows x times): see `ElasticNetGLM`."""
         return survival.survival_function(self, here(X), times)
 
-    @available_if(_survives)  # type: ignore[untyped-decorator]
+    @available_if(survives)  # type: ignore[untyped-decorator]
     def predict_cumulative_hazard_function(self, X: Any, times: Any = None) -> Any:
         """Minus their logarithms."""
         return survival.cumulative_hazards(*survival.asked(self, here(X)), times)
