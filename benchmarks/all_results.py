@@ -191,7 +191,7 @@ def page() -> str:
             commits, dates = zip(*measured(name), strict=True)
             rows.append(
                 [
-                    f"[{name}]({name}.md)",
+                    name,
                     ", ".join(dict.fromkeys(commits)),
                     max(dates) or "not said",
                     f"`python {stage.command}`",
@@ -199,7 +199,7 @@ def page() -> str:
                 ]
             )
     others = sorted({path.stem for path in RESULTS.glob("*.json")} - {name for one in STAGES for name in one.results})
-    listed = ", ".join(f"[{name}]({name}.md)" for name in others)
+    listed = ", ".join(others)
     return (
         "# Results, and the code that they are of\n\n"
         f"Written by `python benchmarks/all_results.py table`: {len(rows)} results that README or the documentation "
