@@ -69,7 +69,7 @@ sbom: $(RELEASE_INSTALLED)  ## what a run of the command line is made of, as Cyc
 	$(PYTHON) -m venv --clear build/sbom
 	build/sbom/bin/python -m pip --disable-pip-version-check --quiet install -c requirements/test.txt ".[cli,plot,parquet,skops]"
 	mkdir -p dist
-	$(RELEASE)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o dist/sbom.json build/sbom
+	$(RELEASE)/bin/cyclonedx-py environment --output-reproducible -o dist/sbom.json build/sbom
 
 lint: $(INSTALLED)  ## check style and types
 	$(BIN)/ruff check
