@@ -103,6 +103,11 @@ STAGES = (
     _stage("cv_tools", 30, TUNED, "celer", "skglm", "glum"),
     _stage("edges", 30, TUNED),
     _stage("sklearn_groups", 10, TUNED),
+    _stage("tables", 30, (*TUNED, "tabular")),
+    _stage("many_parameters", 5, SEARCH, "dfols"),
+    _stage("attack", 15, SOLVES, "flint"),
+    _stage("certify", 15, ("certifying.py", "sklearn/certify.py", *SOLVES)),
+    _stage("verified", 15, ("prove", "solvers", "models"), "flint"),
     _stage("growth", 2, (*SOLVES, *SEARCH)),
     _stage("cluster", 3, (*SOLVES, "executors"), "distributed"),
     _stage("cluster_rows", 10, SOLVES, "distributed"),
@@ -191,7 +196,7 @@ def page() -> str:
             commits, dates = zip(*measured(name), strict=True)
             rows.append(
                 [
-                    f"[{name}]({name}.md)",
+                    name,
                     ", ".join(dict.fromkeys(commits)),
                     max(dates) or "not said",
                     f"`python {stage.command}`",
@@ -199,7 +204,7 @@ def page() -> str:
                 ]
             )
     others = sorted({path.stem for path in RESULTS.glob("*.json")} - {name for one in STAGES for name in one.results})
-    listed = ", ".join(f"[{name}]({name}.md)" for name in others)
+    listed = ", ".join(others)
     return (
         "# Results, and the code that they are of\n\n"
         f"Written by `python benchmarks/all_results.py table`: {len(rows)} results that README or the documentation "
