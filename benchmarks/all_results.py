@@ -79,10 +79,10 @@ def _stage(
 
 
 STAGES = (
-    _stage("certify", 15, (*SOLVES, "certifying.py", "sklearn/certify.py", "sklearn/table.py")),
+    _stage("certify", 15, ("certifying.py", "sklearn/certify.py", "sklearn/table.py", *SOLVES)),
     _stage("tables", 30, (*TUNED, "tabular")),
     _stage("attack", 15, SOLVES, "flint"),
-    _stage("verified", 15, ("prove", "models"), "flint"),
+    _stage("verified", 15, ("prove", "solvers", "models"), "flint"),
     _stage("certified_solves", 15, SOLVES, "skglm", "celer"),
     _stage("dynamic_accuracy", 10, (*SOLVES, *SEARCH)),
     _stage("sklearn_search", 10, TUNED),
@@ -103,11 +103,6 @@ STAGES = (
     _stage("cv_tools", 30, TUNED, "celer", "skglm", "glum"),
     _stage("edges", 30, TUNED),
     _stage("sklearn_groups", 10, TUNED),
-    _stage("tables", 30, (*TUNED, "tabular")),
-    _stage("many_parameters", 5, SEARCH, "dfols"),
-    _stage("attack", 15, SOLVES, "flint"),
-    _stage("certify", 15, ("certifying.py", "sklearn/certify.py", *SOLVES)),
-    _stage("verified", 15, ("prove", "solvers", "models"), "flint"),
     _stage("growth", 2, (*SOLVES, *SEARCH)),
     _stage("cluster", 3, (*SOLVES, "executors"), "distributed"),
     _stage("cluster_rows", 10, SOLVES, "distributed"),
