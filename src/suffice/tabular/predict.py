@@ -116,6 +116,8 @@ def unseen(
 
 def read_recipe(folder: Path) -> Recipe:
     """How tables are read for the model of a run's folder."""
+    if not folder.exists():
+        raise ValueError(f"there is no folder {folder}")
     found = places.read(folder / RECIPE)
     if found is None:
         raise ValueError(f"{folder} does not say how tables are read: there is no {RECIPE} in it (tune it again)")
