@@ -1,6 +1,6 @@
 r"""Yesterday's search, today's rows.
 
-Rows are added or removed (`suffice.sklearn._dealt_rows`). With theta the penalties of yesterday and w_k the weights of
+Rows are added or removed (`suffice.sklearn.dealt_rows`). With theta the penalties of yesterday and w_k the weights of
 its folds' models, F of today's rows is
 
     evaluated at theta, from w_k on, with its gradient g;
@@ -42,10 +42,10 @@ from suffice.result import Status
 from suffice.rows.given import as_rows, here
 from suffice.rows.sums import one_thread
 from suffice.search.tune import tune
-from suffice.sklearn._dealt_rows import Rows, steps_of
 from suffice.sklearn._penalty_search import PenaltySearch
 from suffice.sklearn._preparation import SearchPreparation
 from suffice.sklearn._recorded import standard_error, worth
+from suffice.sklearn.dealt_rows import Rows, steps_of
 from suffice.sklearn.splits import Split
 from suffice.solvers.certificate import Certificate
 from suffice.solvers.solution import Outcome, Solution
@@ -266,6 +266,8 @@ def updated(search: Any, X: Any, y: Any, remove: Any, weight: Any, groups: Any) 
         )
     if X is None and remove is None:
         raise ValueError("update takes rows to add, X_new and y_new, or rows to remove: got neither")
+    if rows.folds is None and not callable(getattr(search.cv, "split", None)) and search.cv is not None:
+        raise ValueError("cv is a list of splits that do not hold out every row once: new rows have no fold in it")
     if (X is None) != (y is None):
         raise ValueError(f"X_new and y_new go together, got {'y_new' if X is None else 'X_new'} alone")
     before, removed = len(rows.y), 0
@@ -306,8 +308,6 @@ def go_on(search: Any, rows: Rows, yesterday: Yesterday, added: int, removed: in
     kept = StillGood(yesterday, rows, (added + removed) / len(rows.y))
     weights = {} if np.all(rows.weight == 1.0) else {"sample_weight": rows.weight}
     again = {} if rows.folds is not None or rows.groups is None else {"groups": rows.groups}
-    if rows.folds is None and not callable(getattr(search.cv, "split", None)) and search.cv is not None:
-        raise ValueError("cv is a list of splits that do not hold out every row once: new rows have no fold in it")
     with one_thread() if math.prod(rows.X.shape) <= SMALL else nullcontext():
         search._fit(rows.X, rows.y, {**weights, **again}, time.monotonic(), kept)
     after = dict(search.result_.params)

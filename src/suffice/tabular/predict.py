@@ -29,6 +29,7 @@ from suffice.tabular.preparation import RowsPreparation
 from suffice.tabular.problem import TableProblem
 from suffice.tabular.reading import entries_of, read_for
 from suffice.tabular.settings import from_plain
+from suffice.tabular.states import settle
 from suffice.tabular.table import RECIPE, Recipe, Table
 from suffice.tabular.targets import OTHER, known_labels, plain
 
@@ -113,6 +114,7 @@ def unseen(
 
 def read_recipe(folder: Path) -> Recipe:
     """How tables are read for the model of a run's folder."""
+    settle(folder)
     found = places.read(folder / RECIPE)
     if found is None:
         raise ValueError(f"{folder} does not say how tables are read: there is no {RECIPE} in it (tune it again)")
