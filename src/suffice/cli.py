@@ -179,6 +179,41 @@ def update(
 
 
 @app.command()
+def check(
+    run: Annotated[Path, typer.Argument(help="the folder of a run of `suffice tune`")],
+    data: Annotated[Path, typer.Argument(help="a file with the columns of its table")],
+    page: Annotated[Path | None, typer.Option(help="an HTML file for people")] = None,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """Whether a new file looks like the rows of a run, and the model does on it what it did: no training. Exit codes: 0
+    as before, 1 not as before, 2 cannot be told."""
+    with _one_line_errors("check"):
+        from suffice.tabular.check import check as checking
+
+        found = checking(run, str(data), trust=trust, save=page)
+    typer.echo(json.dumps(found.plain(), allow_nan=False) if as_json else "\n".join(found.lines()))
+    raise typer.Exit(found.code)
+
+
+@app.command()
+def history(
+    run: Annotated[Path, typer.Argument(help="the folder of a run of `suffice tune`")],
+    picture: Annotated[Path | None, typer.Option(help="a page (.html) or a figure (.png, .svg, .pdf)")] = None,
+    as_json: Json = False,
+) -> None:
+    """The models of a run from its first day on: dates, rows, penalties, scores, coefficients."""
+    with _one_line_errors("history"):
+        from suffice.tabular.history import draw, told
+        from suffice.tabular.states import lines_of
+
+        lines = lines_of(run)
+        if picture is not None:
+            draw(run, picture)
+    typer.echo(json.dumps(lines, allow_nan=False) if as_json else "\n".join(told(lines)))
+
+
+@app.command()
 def reproduce(
     figure: Annotated[
         str, typer.Argument(help="fig1, fig2, fig3, fig4, fig5, all; or denoise1, denoise3, denoise2d, mri")

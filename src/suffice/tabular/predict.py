@@ -34,7 +34,7 @@ from suffice.tabular.table import RECIPE, Recipe, Table
 from suffice.tabular.targets import OTHER, known_labels, plain
 
 
-def _frame_for(model: Any, table: Table) -> Any:
+def frame_for(model: Any, table: Table) -> Any:
     """The columns that a fitted model asks for."""
     names = [str(name) for name in fitted_inside(model).feature_names_in_]
     if missing := [name for name in names if name not in table.names]:
@@ -106,7 +106,7 @@ def unseen(
         y, rows = np.where(there, y, labels[0]).astype(labels.dtype), there
 
     def measured(model: Any) -> dict[str, float]:
-        found = Predicted.of(model, _frame_for(model, table)[rows], y[rows], weight[rows])
+        found = Predicted.of(model, frame_for(model, table)[rows], y[rows], weight[rows])
         return {"rows": float(rows.sum()), **found.measured()}
 
     return notes, measured
@@ -155,7 +155,7 @@ def predicted(
     model: Any, recipe: Recipe, table: Table, times: Sequence[float] = ()
 ) -> tuple[list[str], list[Any], list[str]]:
     """What a model says of a table: names, columns and notes."""
-    X = _frame_for(model, table)
+    X = frame_for(model, table)
     notes = [*table.notes, *_new_levels(model, X, recipe.categorical)]
     survives = getattr(fitted_inside(model)[-1], "family", None) == "cox"
     with warnings.catch_warnings():

@@ -97,7 +97,9 @@ def line_of(outcome: Any, came: Came) -> dict[str, Any]:
         "interval": [end if np.isfinite(end) else None for end in map(float, search.optimised_interval_)],
         "radius": float(search.coef_radius_) if np.isfinite(search.coef_radius_) else None,
         "message": came.message or outcome.result.message,
-        "coefficients": {f"{found['name'][k]}{outputs[k]}": float(found["coef"][k]) for k in order},
+        "folds": search.n_splits_,
+        # per unit, and per standard deviation
+        "coefficients": {f"{found['name'][k]}{outputs[k]}": [float(found["coef"][k]), float(size[k])] for k in order},
     }
 
 

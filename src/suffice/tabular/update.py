@@ -102,7 +102,7 @@ def update(
 
 
 def _updated(folder: Path, path: str | None, gone: str | None, by: str | None, callback: Any) -> UpdatedRun:
-    settings, state = _known(folder)
+    settings, state = known_of(folder)
     history, recipe = states.lines_of(folder), read_recipe(folder)
     digest = _checked_digest(path, history) if path is not None else ""
     known = _entries(settings.data, recipe.reading)
@@ -154,7 +154,7 @@ def _updated(folder: Path, path: str | None, gone: str | None, by: str | None, c
 # What the run has
 
 
-def _known(folder: Path) -> tuple[Settings, dict[str, Any]]:
+def known_of(folder: Path) -> tuple[Settings, dict[str, Any]]:
     """The settings of a run, with the model that it has come to, and where it goes on from."""
     settings = read_settings(folder)
     if settings.cluster is not None or settings.files:
