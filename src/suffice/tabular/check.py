@@ -22,6 +22,7 @@ have some. Where there are fewer than LEAST rows nothing can be told.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from html import escape
@@ -239,7 +240,9 @@ def _score(folder: Path, new: Table, recipe: Recipe, trust: bool, notes: list[st
     else:
         y = target.values[rows].astype(np.float64)
         y = np.log(y) if whole is not model else y
-    losses, loss, error = _losses(model, X, y, line) if len(y) > 1 else (None, 0.0, 0.0)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Found unknown categories")  # which the notes tell
+        losses, loss, error = _losses(model, X, y, line) if len(y) > 1 else (None, 0.0, 0.0)
     if losses is None or not np.isfinite(losses).all():
         notes.append(f"{line['scoring']} is not compared: it is not known row by row here")
         return []
