@@ -44,6 +44,7 @@ TABLES = ("auto", "bikeshare", "boston", "carseats", "credit", "default", "hitte
 SHARES = (0.001, 0.01, 0.1, 1.0)
 WANTED = {0.001: 0.15, 0.01: 0.2, 0.1: 0.35, 1.0: 0.8}
 FOLDS = 5
+SMALL = ("penguins", "hitters", "mpg", "auto")  # rows, for files of 100 beside 300
 
 
 class Dealt:
@@ -67,9 +68,8 @@ def posed(name: str) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         frame.to_csv(Path(folder) / "table.csv", index=False)
         skip = "--skip-missing-target" in source.options
-        problem, _ = load(
-            Settings(data=str(Path(folder) / "table.csv"), target=source.target, skip_missing_target=skip)
-        )
+        settings = Settings(data=str(Path(folder) / "table.csv"), target=source.target, skip_missing_target=skip)
+        problem, _ = load(settings)
     return problem
 
 
@@ -221,19 +221,12 @@ def tuned(home: Path, target: str, **options: Any) -> None:
 
 def alarms(count: int) -> dict[str, Any]:
     """Files of 100 rows beside runs of 400 of the same table, and with one column changed."""
-    rng, names = (
-        np.random.default_rng(7),
-        [name for name in TABLES if name not in ("penguins", "hitters", "mpg", "auto")],
-    )
+    rng, names = np.random.default_rng(7), [name for name in TABLES if name not in SMALL]
     found: dict[str, Any] = {"files": 0, "false": 0, "planted": {}, "tests": 0}
     for k in range(count):
         name = names[k % len(names)]
         source = SOURCES[name]
-        frame = (
-            source.frame().sample(500, random_state=k)
-            if len(source.frame()) > 500
-            else source.frame().sample(frac=1.0, random_state=k)
-        )
+        frame = source.frame().sample(frac=1.0, random_state=k)[:500]
         cut = len(frame) - 100
         model = {"bikeshare": {"model": "ridge"}}.get(name, {})
         with tempfile.TemporaryDirectory() as where:
@@ -275,39 +268,42 @@ def planted(frame: pd.DataFrame, target: str, rng: np.random.Generator) -> tuple
 
 # What is written
 
+ABOUT = """
+Medians over tables of the share of a search from nothing over the same folds: steps of the solver in all folds, and the
+processor's time of `fit` with everything around it (the sketch that a search from nothing begins with is in the second
+only). Behind: how far the score is below that of the search from nothing, in standard errors over folds.
+"""
+
 
 def page(found: dict[str, Any]) -> str:
-    text = ["# Yesterday's model, today's rows\n", f"`python benchmarks/update.py`, commit {found['provenance']['commit']}, "
-            f"{found['provenance']['date']}.\n"]  # fmt: skip
+    made = found["provenance"]
+    text = ["# Yesterday's model, today's rows\n"]
+    text += [f"`python benchmarks/update.py`, commit {made['commit']}, {made['date']}.\n"]
     if "work" in found:
-        rows = []
-        for share in SHARES:
-            part = [one for one in found["work"] if one["share"] == share]
-            middle = {key: float(np.median([one[key] for one in part])) for key in ("work", "time")}
-            behind = [one["behind"] for one in part]
-            rows.append((f"{100 * share:g} %", f"{middle['work']:.2f}", f"{middle['time']:.2f}", WANTED[share],
-                         sum(one["kept"] for one in part), len(part), f"{np.median(behind):.3f}", f"{max(behind):.3f}"))  # fmt: skip
-        text.append(
-            table(
-                ("new rows", "steps", "processor's time", "wanted", "penalties kept", "of", "behind", "at most"), rows
+        head = ("new rows", "steps", "processor's time", "wanted", "penalties kept", "of", "behind", "at most")
+        text.append(table(head, [_middle(found["work"], share) for share in SHARES]))
+        text.append(ABOUT)
+        each = [
+            (
+                one["table"], one["model"], one["rows"], f"{100 * one['share']:g} %", f"{one['steps']:.0f}",
+                f"{one['cold steps']:.0f}", f"{one['time']:.2f}", f"{one['behind']:.3f}", one["message"],
             )
-        )
-        text.append(
-            "\nMedians over tables of the share of a search from nothing over the same folds: steps of the solver in all "
-            "folds, and the processor's time of `fit` with everything around it (the sketch that a search from nothing "
-            "begins with is in the second only). Behind: how far the score is below that of the search from nothing, in "
-            "standard errors over folds.\n"
-        )
-        each = [(one["table"], one["model"], one["rows"], f"{100 * one['share']:g} %", f"{one['steps']:.0f}",
-                 f"{one['cold steps']:.0f}", f"{one['time']:.2f}", f"{one['behind']:.3f}", one["message"]) for one in found["work"]]  # fmt: skip
-        text.append(
-            table(("table", "model", "rows", "new", "steps", "from nothing", "time", "behind", "what it said"), each)
-            + "\n"
-        )
+            for one in found["work"]
+        ]  # fmt: skip
+        head = ("table", "model", "rows", "new", "steps", "from nothing", "time", "behind", "what it said")
+        text.append(table(head, each) + "\n")
     for name in ("sequences", "kills", "alarms"):
         if name in found:
             text.append(f"{name.capitalize()}: {json.dumps(found[name])}\n")
     return "\n".join(text)
+
+
+def _middle(found: list[dict[str, Any]], share: float) -> tuple[object, ...]:
+    part = [one for one in found if one["share"] == share]
+    work, seconds, behind = (float(np.median([one[key] for one in part])) for key in ("work", "time", "behind"))
+    most, kept = max(one["behind"] for one in part), sum(one["kept"] for one in part)
+    numbers = (f"{work:.2f}", f"{seconds:.2f}", WANTED[share], kept, len(part), f"{behind:.3f}", f"{most:.3f}")
+    return (f"{100 * share:g} %", *numbers)
 
 
 def main() -> None:
