@@ -177,7 +177,7 @@ class StillGood:
             held = ((there.point <= box[0]) & (g > 0.0)) | ((there.point >= box[1]) & (g < 0.0))
             free = np.flatnonzero(~held)
             with suppress(np.linalg.LinAlgError):  # H is singular
-                step: Array = np.linalg.solve(H[np.ix_(free, free)], g[free])
+                step: Any = np.linalg.solve(H[np.ix_(free, free)], g[free])
                 self.near = norm(step) <= NEAR
                 return 0.5 * (DOUBT + MORE * self.fresh) * float(g[free] @ step) + there.error
         return math.inf
