@@ -9,10 +9,10 @@ its folds' models, F of today's rows is
     what H has changed by.
 
 Let s be the standard error of F over folds. theta is kept if that is no more than KEPT s: the best penalties on other
-rows of the same kind differ by more. Else a search begins at theta, where one penalty has its best value near by, or as
-any other, and theta is kept if what it finds is better by
-no more than KEPT s. A model promises, and proves nothing: the gain is *estimated*. With `certify_global` it is
-*proven*, for the whole space.
+rows of the same kind differ by more. Else a search begins at theta, within a small trust region, until its model
+promises no more than KEPT s / 2. theta is kept again if what it has found is better by no more than KEPT s; else the
+search goes on from there to the end of any search. A model promises, and proves nothing: the gain is *estimated*. With
+`certify_global` it is *proven*, for the whole space.
 
 H is the least-squares fit of  g_i = g + H (theta_i - theta)  and  F_i = F + g.d + d.H d / 2, d = theta_i - theta, to
 the evaluations within NEAR decades of the best, if they tell it and it is positive definite.
@@ -42,10 +42,10 @@ from suffice.report.formats import bound
 from suffice.result import Status
 from suffice.rows.given import as_rows, here
 from suffice.rows.sums import one_thread
+from suffice.search.tune import tune
 from suffice.sklearn._penalty_search import PenaltySearch
 from suffice.sklearn._preparation import SearchPreparation
 from suffice.sklearn._recorded import estimate, standard_error, worth
-from suffice.sklearn._starting_points import starting_point
 from suffice.sklearn.dealt_rows import Rows, steps_of
 from suffice.sklearn.splits import Split
 from suffice.solvers.certificate import Certificate
@@ -54,6 +54,7 @@ from suffice.solvers.solution import Outcome, Solution
 SMALL = 1_000_000  # numbers of X, up to which BLAS has one thread
 KEPT = 0.1  # of the standard error over folds: a gain that moves nothing
 DOUBT, MORE = 2.0, 10.0
+RADIUS = 0.02  # of the box: the first trust region
 NEAR = 0.7
 MANY = 10  # residuals of a fold
 MOST = 2  # parameters of which H is known
@@ -134,7 +135,7 @@ class StillGood:
     fresh: float  # rows added and removed, as a share of all
     there: Evaluation | None = None  # at the penalties of yesterday
     gain: float = math.inf  # of F, at most, by the search's estimate
-    near: bool = False  # whether the best penalties are, by that curvature
+    left: float = 0.0  # that a search leaves alone
     search: PenaltySearch | None = None
 
     def start(self, search: PenaltySearch) -> Array | None:
@@ -153,10 +154,14 @@ class StillGood:
         if self.gain <= share:
             search.result = replace(search.result, status=Status.SUFFICES, work=problem.work)
             return None
-        self.gain = math.inf
-        near = len(theta) == 1 and self.near
-        none = any(ends[0] == 0.0 for ends in problem.space.ranges.values())  # of l1: looks along it are dear
-        return theta if near or len(theta) > MOST or none else starting_point(problem, search.folds, search.space)[0]
+        self.gain, self.left, problem.purpose = math.inf, 0.5 * share, "search"
+        options = replace(
+            search.options, enough=self.left, initial_radius=max(RADIUS, search.options.final_radius),
+            max_seconds=min(search.options.max_seconds, max(problem.until - time.monotonic(), 1e-6)),
+        )  # fmt: skip
+        search.result = tune(problem, theta, options=options, callback=problem.report, seen=[self.there])
+        best = problem.best
+        return None if best is self.there or not search.result.success else best.point
 
     def gained(self) -> float:
         """What other penalties gain at most, as a share of F, after the search."""
@@ -165,7 +170,7 @@ class StillGood:
         if self.gain == math.inf:
             best = min(self.search.problem.evaluations, key=estimate)
             seen = max(self.there.interval[1] - best.cost, 0.0)
-            return (seen + worth(best, self.search.tolerance)) / self.there.cost
+            return (seen + self.left) / self.there.cost
         return self.gain / self.there.cost
 
     def _promised(self, there: Evaluation, box: tuple[Array, Array]) -> float:
@@ -178,7 +183,6 @@ class StillGood:
             free = np.flatnonzero(~held)
             with suppress(np.linalg.LinAlgError):  # H is singular
                 step: Any = np.linalg.solve(H[np.ix_(free, free)], g[free])
-                self.near = norm(step) <= NEAR
                 return 0.5 * (DOUBT + MORE * self.fresh) * float(g[free] @ step) + there.error
         return math.inf
 
