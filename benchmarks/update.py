@@ -309,6 +309,7 @@ def _middle(found: list[dict[str, Any]], share: float) -> tuple[object, ...]:
 def main() -> None:
     options = parser(__doc__)
     options.add_argument("--part", choices=("work", "sequences", "kills", "alarms"), action="append")
+    options.add_argument("--count", type=int, help="of sequences (1000), kills (40) or alarms (200)")
     given = options.parse_args()
     warnings.simplefilter("ignore")
     path = given.out / "update.json"
@@ -318,7 +319,7 @@ def main() -> None:
             found[part] = [row for name in TABLES for row in work_of(name)]
         else:
             found[part] = {"sequences": sequences, "kills": kills, "alarms": alarms}[part](
-                {"sequences": 1000, "kills": 40, "alarms": 200}[part]
+                given.count or {"sequences": 1000, "kills": 40, "alarms": 200}[part]
             )
         found["provenance"] = provenance("scikit-learn")
         write_json(path, found)
