@@ -148,6 +148,8 @@ def certify(
     with _one_line_errors("certify"):
         from suffice.tabular.certify import certify_file, certify_run, lines
 
+        if not model.exists():
+            raise ValueError(f"there is no file or folder {model}")
         if model.is_dir():
             if target is not None or weights is not None:
                 raise ValueError(f"{model} knows its target and weights: --target and --weights are for files")

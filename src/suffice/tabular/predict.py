@@ -117,6 +117,8 @@ def unseen(
 
 def read_recipe(folder: Path) -> Recipe:
     """How tables are read for the model of a run's folder."""
+    if not folder.exists():
+        raise ValueError(f"there is no folder {folder}")
     settle(folder)
     found = places.read(folder / RECIPE)
     if found is None:
