@@ -8,8 +8,9 @@ standardised. Tables that leave less than two columns or sixty rows are left out
 
 Tools tune l2 alone, l1 alone, or both, and are held against those that tune the same ("alone"), and the search over
 both against all ("any"). What counts is the exact cross-validated loss, by the same five folds for all, at the
-penalties that a tool returns. A ratio is our CPU time over that of the fastest rival whose loss is within 0.1 % of the best of
-all tools, ours included; where only ours is, there is none, and where ours is not, that is counted as a loss above.
+penalties that a tool returns. A ratio is our CPU time over that of the fastest rival whose loss is within 0.1 % of the
+best of all tools, ours included; where only ours is, there is none, and where ours is not, that is counted as a loss
+above.
 Times are those of the processor in one thread, of the call that tunes and refits; the mean of several calls where one
 takes less than REPEATED seconds. Every package has a process of its own, which has seen a small table before.
 
