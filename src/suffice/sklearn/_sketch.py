@@ -49,7 +49,8 @@ from suffice.space import Space
 
 MOST = 2000  # rows and columns of G
 SMALL = 100_000  # numbers of X: then any psi is sketched;
-MANY, LONG = 50_000, 20  # numbers, and rows for a column: then by quadratics near known weights
+MANY, LONG = 50_000, 20  # numbers, and rows for a column: then by quadratics near known weights,
+FIRST = 3  # Newton steps away from 0
 STEP, SLOPES = (
     0.25,
     (-1.0, 0.5, 2.0, 3.5, 5.0),
@@ -271,6 +272,16 @@ class QuadraticFold:
         level = float(C @ m - slopes.sum()) / total if free else 0.0
         G = gram(design.X, scale=np.sqrt(C))[0] - total * np.outer(mean, mean)
         return cls(None, G, design.adjoint(C * (m - level) - slopes), np.sqrt(C) * (m - level), mean, level, held)
+
+    @classmethod
+    def nearly_free(cls, fold: LinearFold, held: HeldOut) -> Array:
+        """Weights with next to no penalty, by a few of Newton's steps; 0 where these lead nowhere."""
+        w, l2 = np.zeros(fold.size), np.array([fold.l2_floor / FLOOR / len(host(fold.y))])
+        for _ in range(FIRST):
+            w = cls.around(fold, held, w).path(np.zeros(1), l2, None)[:, 0]
+            if not np.isfinite(w).all():
+                return np.zeros(fold.size)
+        return w
 
     @cached_property
     def spectrum(self) -> tuple[Array, Array]:
