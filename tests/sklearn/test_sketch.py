@@ -114,7 +114,7 @@ def test_a_line_ends_where_smaller_penalties_change_nothing(monkeypatch):
         monkeypatch.setattr(_sketch, "ALIKE", alike)
         found.append(sketch_of(ElasticNet(), X, y, monkeypatch)[0])
     short, whole = found
-    assert len(short.seen) < 0.8 * len(whole.seen)
+    assert len(short.seen) < 0.9 * len(whole.seen)
     assert short.height(short.lowest) <= whole.height(whole.lowest) * (1.0 + 1e-4)
 
 

@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
+from scipy.linalg.lapack import dposv
 from sklearn.linear_model import enet_path
 
 from suffice.arrays import EPS, Array, host, norm
@@ -59,9 +60,10 @@ AT_ONCE = 6  # places along a line
 TURNED, TURNED_SE = 1.25, 1.5  # F has turned upwards; see above
 ALIKE = 3e-5  # of every fold's loss: it has settled where it is the same at the end of the line
 ALMOST_NONE = 1e-6  # of l1_max: the least l1 of the space is none beside an l2, where it is no more
-AROUND, FARTHEST, CLOSEST = {"l1": 0.12, "l2": 0.4}, 2.0, 0.5  # decades, times the first and the last of these
+AROUND, FARTHEST = {"l1": 0.12, "l2": 0.4}, 2.0  # decades; times this at first,
+CLOSEST, FINEST = 0.5, 0.03  # and at last; of quadratics
 BETTER = 1.0 - 1e-4  # times F: what leads on from a place
-FEWEST, FEW = 32, 600  # columns: with fewer coordinate descent does not pay, of more it is left as it is
+FEWEST, FEW = 128, 600  # columns: with fewer coordinate descent does not pay, of more it is left as it is
 DESCENT, SWEEPS, NEAR_ENOUGH = 1e-5, 100, 0.05  # of l1: how far from optimal coordinate descent may leave weights
 ROUNDS, EXACT, ROUGH = 10, 1e-4, 1e-2  # of working sets; of l1: how optimal is exact
 LARGE, DENSE = 100_000, 2.0  # numbers of rows; times as many weights as these: there an l1 takes long
@@ -193,7 +195,9 @@ class Sketch:
         m, share = len(self.space), FARTHEST
         steps = [AROUND[name] for name in self.space.names]
         lower, upper = self.space.bounds
-        while share >= CLOSEST:
+        cheap = isinstance(self.folds[0], QuadraticFold)
+        closest, least = (FINEST, 1.0 - 1e-6) if cheap else (CLOSEST, BETTER)
+        while share >= closest:
             cross = [middle]
             for k, step in enumerate(steps):
                 for sign in (-1.0, 1.0):
@@ -202,7 +206,7 @@ class Sketch:
                     if cross[-1] not in self.exact:
                         self._see(cross[-1:], middle)
             best = min(cross, key=self.height)
-            better = self.height(best) < BETTER * self.height(middle)
+            better = self.height(best) < least * self.height(middle)
             share, middle = (share, best) if better else (0.5 * share, middle)
 
 
@@ -275,12 +279,12 @@ class QuadraticFold:
 
     @classmethod
     def nearly_free(cls, fold: LinearFold, held: HeldOut) -> Array:
-        """Weights with next to no penalty, by a few of Newton's steps; 0 where these lead nowhere."""
+        """Weights with next to no penalty, by a few of Newton's steps; not finite where these lead nowhere."""
         w, l2 = np.zeros(fold.size), np.array([fold.l2_floor / FLOOR / len(host(fold.y))])
         for _ in range(FIRST):
             w = cls.around(fold, held, w).path(np.zeros(1), l2, None)[:, 0]
             if not np.isfinite(w).all():
-                return np.zeros(fold.size)
+                break
         return w
 
     @cached_property
@@ -327,7 +331,10 @@ class QuadraticFold:
         return np.asarray(W)
 
     def _solved(self, v: Array, l1: float, l2: float) -> Array:
-        """Weights at penalties, from v: on a working set that grows until no other weight would leave zero."""
+        """Weights at penalties, from v: with its signs, or on a working set that grows until no other weight would
+        leave zero."""
+        if (there := self._with_signs_of(v, l1, l2)) is not None:
+            return there
         pull = self._pull(v, l2)
         for _ in range(ROUNDS):
             W = np.flatnonzero((v != 0.0) | (np.abs(pull) > LIKELY * l1))
@@ -337,6 +344,21 @@ class QuadraticFold:
             if not (np.abs(pull[v == 0.0]) > (1.0 + EXACT) * l1).any():
                 break
         return v
+
+    def _with_signs_of(self, v: Array, l1: float, l2: float) -> Array | None:
+        """The minimiser, if it has these signs."""
+        S = np.flatnonzero(v)
+        if self.rows is not None or not len(S):
+            return None
+        H, signs = self.G[np.ix_(S, S)], np.sign(v[S])
+        H[np.diag_indices(len(S))] += l2
+        _, w, failed = dposv(H, self.c[S] - l1 * signs)
+        if failed or (w * signs <= 0.0).any():
+            return None
+        there = np.zeros_like(v)
+        there[S] = w
+        off = l1_least_subgradient(l1, there, -self._pull(there, l2))
+        return there if float(np.abs(off).max()) <= EXACT * l1 else None
 
     def _pull(self, v: Array, l2: float) -> Array:
         pull: Array = self.c - (self.G @ v if self.rows is None else self.rows.T @ (self.rows @ v)) - l2 * v

@@ -41,7 +41,7 @@ STEPS = 100  # of a model
 APART, MOST_LEVELS = 1.0, 9  # decades between levels, at least; levels of each
 BEYOND = {"l1": 0.01, "l2": 2.0}  # decades above the largest value that matters: no weight is about to leave zero there
 AGREED = 0.02  # of F: how near the sketch is
-CLOSELY, ROUNDS = 3e-4, 3  # the same of quadratics near known weights; how often these are those of the last sketch
+CLOSELY, ROUNDS = 3e-5, 4  # the same of quadratics near known weights; how often these are those of the last sketch
 Place = tuple[float, ...]  # a level of every kind of penalty, in decades
 
 
@@ -52,7 +52,7 @@ def starting_point(problem: RecordedProblem, folds: list[Any], space: PenaltySpa
     losses: Any = problem.problem.losses
     if sketches(folds, losses, space, True):
         near = [QuadraticFold.nearly_free(fold.model, loss) for fold, loss in zip(folds, losses, strict=True)]
-        for _ in range(ROUNDS):
+        for _ in range(ROUNDS if np.isfinite(near).all() else 0):
             sketch = Sketch.of(folds, losses, space, near)
             found = _look_from(sketch, problem)
             if abs(sketch.height(sketch.lowest) - found.cost) <= CLOSELY * found.cost:
