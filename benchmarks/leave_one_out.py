@@ -263,6 +263,8 @@ def text(result: dict[str, Any]) -> str:
         ]  # fmt: skip
         header = ["table", "support", "one fit, ms", "all left out, fits", "refits", "scikit-learn", "anew", "open"]
         parts += ["**Price**", table(header, rows)]
+        if result.get("not ended"):
+            parts.append(f"Stopped before they had ended: {', '.join(result['not ended'])}.")
         rows = [
             [f"{row['table']}, {row['rows']} rows", row["model"], f"{row['ours']:.2f}", f"{row['n folds']:.1f}",
              f"{row['score']:.6g}", f"{row['of n folds']:.6g}"]

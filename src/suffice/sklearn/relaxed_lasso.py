@@ -94,7 +94,8 @@ def relaxed(search: Any, X: Any, y: Any, *, sample_weight: Any = None, groups: A
     scores, scorer = np.full(shape, math.nan), score_of(search.optimised_scoring_).scorer
     for k, split in enumerate(folds):
         more = {"sample_weight": split.weight} if task.weighted else {}
-        warm, held = None if task.known is None else task.known.solutions[k].x, split.X
+        held = split.X
+        warm = None if task.known is None else task.known.solutions[min(k, len(task.known.solutions) - 1)].x
         for i, multiple in enumerate(multiples):
             found, _ = _fitted(split, _scaled(best, multiple), ACCURACY, warm)
             warm = found.penalised.x
