@@ -15,6 +15,7 @@
     nested                             the honest score of tuning
     left_out                           models without a row, or a group of rows
     _held_out_models, intervals        models that have not seen rows, and intervals of predictions by them
+    influence                          what each row does to coefficients and predictions
     report, _report_data, measures                    what people read of it
     _page, _page_coefficients, _held_out_page         and its page
 """

@@ -198,6 +198,7 @@ class Training:
 
     def __post_init__(self) -> None:
         self.made: dict[tuple[str, str], Conformal] = {}
+        self.known: dict[str, Any] = {}  # what else has been made of the data, and stays in files
 
     @classmethod
     def of(cls, data: SearchData, splits: Sequence[Any], fit_params: dict[str, Any]) -> Training:
@@ -306,8 +307,11 @@ class TellsHowSure:
     def coefficients(self) -> Any:
         """A DataFrame of pandas, one row for each coefficient of `best_estimator_`: `name`, `output` (of several
         classes or targets), `coef` per unit of the column before scalers, `coef_standardised` per standard deviation,
-        `proven` of the exact coefficient ("+", "-", "zero", or "open"), `radius`, how far `coef` is from it at most,
-        and `se`, a sandwich standard error where there is no l1, else NaN (`attrs["se"]` says what it tells)."""
+        `proven` of the exact coefficient ("+", "-", "zero", or "open", and then `why`), `radius`, how far `coef` is
+        from it at most, and `se`, a sandwich standard error where there is no l1, else NaN (`attrs["se"]` says what it
+        tells). Of tables of up to 500,000 numbers, as long as the data are in memory, all coefficients of exact models
+        without one row (`attrs["models"]`, the steps before the model kept) lie between `low` and `high`, and
+        `selected` of these models are proven to have one that is not zero; see `suffice.influence`."""
         return coefficients.frame(self)
 
     def predict_interval(
