@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from numbers import Real
 from typing import Any, Literal
@@ -42,7 +42,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from suffice.arrays import EPS, Array
 from suffice.rows.given import counted, here, numbered, taken
 from suffice.sklearn import coefficients
-from suffice.sklearn._held_out_models import HeldOutModels
+from suffice.sklearn._held_out_models import HeldOutModels, ProvenModel
+from suffice.sklearn._structure import Columns
 from suffice.sklearn.adapters import find_adapter
 from suffice.sklearn.estimators import LinearEstimator
 from suffice.sklearn.penalties import split_pipeline
@@ -53,6 +54,7 @@ Method = Literal["jackknife+", "cv+"]
 Tuning = Literal["fixed", "repeated"]
 METHODS, TUNINGS = ("jackknife+", "cv+"), ("fixed", "repeated")
 SAME = ("Squared", "Quantile")  # losses whose margin is the prediction
+KEPT = ("y", "classes", "least", "folds", "tuned")  # in files
 UP = 1.0 + 16.0 * EPS  # of exp and its like
 
 
@@ -83,6 +85,22 @@ class Conformal:
     least: float  # no target is smaller
     folds: int  # 0: one model for every row
     tuned: str  # what is said of penalties
+
+    def plain(self) -> dict[str, Any]:
+        """As dictionaries, arrays and fitted steps, for a file; of folds only."""
+        models = self.models
+        made = [{**vars(one), "places": asdict(one.places)} for _, one in sorted(models.anew.items())]
+        told = {"of": models.of, "margin": models.margin, "error": models.error, "models": made}
+        return {**told, **{name: getattr(self, name) for name in KEPT}, "grows": self.link is np.exp}
+
+    @classmethod
+    def of_plain(cls, found: dict[str, Any], units: Any = None) -> Conformal:
+        """The same again."""
+        made = [ProvenModel(**{**one, "places": Columns(**one["places"])}) for one in found["models"]]
+        anew = dict(enumerate(made))
+        models = HeldOutModels(found["of"], len(made), anew, None, found["margin"], found["error"])
+        link = np.exp if found["grows"] else _same
+        return cls(models, link=link, units=units, **{name: found[name] for name in KEPT})
 
     # Regression
 
@@ -275,11 +293,15 @@ def _same(m: Array) -> Array:
     return m
 
 
+def check_coverage(coverage: Any) -> None:
+    if not (isinstance(coverage, Real) and 0.0 < float(coverage) < 1.0):
+        raise ValueError(f"coverage must lie between 0 and 1, got {coverage!r}")
+
+
 def asked(search: Any, X: Any, coverage: float, method: str, tuning: str) -> tuple[Any, Conformal]:
     """X as models see it, and what they are; whatever is wrong is said before anything is made."""
     check_is_fitted(search, "best_penalties_")
-    if not (isinstance(coverage, Real) and 0.0 < coverage < 1.0):
-        raise ValueError(f"coverage must lie between 0 and 1, got {coverage!r}")
+    check_coverage(coverage)
     for name, value, known in (("method", method, METHODS), ("tuning", tuning, TUNINGS)):
         if value not in known:
             raise ValueError(f"{name} must be {' or '.join(map(repr, known))}, got {value!r}")

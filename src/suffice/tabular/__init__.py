@@ -9,7 +9,7 @@ preparation, problem columns prepared for a model, and the problem for a search
 from_python          `suffice.tune_table`, of a DataFrame
 run, live            the run in its folder, what it has found and how that is told
 predict, certify     predictions for new files, how exactly a model was fitted
-model_file           files of fitted models
+model_file, intervals  files of fitted models, and of those of folds for intervals
 """
 
 from importlib import import_module

@@ -4,6 +4,7 @@
     table.json      how the table was read, and what of it the model needs: `suffice.tabular.predict` reads others so
     journal.jsonl   every evaluation, on disk before the next one begins
     model.skops     the pipeline, fitted to all rows; model.joblib where skops is not installed
+    intervals.skops models of the folds, for intervals of predictions
     report.json     what was found, as plain data
     report.html     the same, to look at
 
@@ -41,6 +42,7 @@ from suffice.signals import TimeOver, time_limit
 from suffice.sklearn import SufficeSearchCV, coefficients
 from suffice.sklearn.measures import compared_measures, shown
 from suffice.sklearn.survival import checked_times
+from suffice.tabular import intervals
 from suffice.tabular.entries import TableError, quoted
 from suffice.tabular.frames import table_for
 from suffice.tabular.model_file import SAVED, one_line, save, shortened
@@ -366,6 +368,7 @@ def execute(
     outcome.attempt("measures", lambda: compared_measures(search.held_out_, search.baseline_, **units))
     try:
         with time_limit(max(until, monotonic() + page)):
+            outcome.attempt("intervals", lambda: intervals.keep(search, problem, folder))
             if held is not None:
                 outcome.notes += held[0]
                 outcome.attempt("test", lambda: held[1](model))
