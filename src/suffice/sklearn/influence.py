@@ -44,6 +44,8 @@ from suffice.sklearn.coefficients import divided_by, proven_of
 from suffice.sklearn.splits import SearchData
 
 LARGE = 500_000  # numbers of X: of more, ranges are made when they are asked for only
+MOST_ANEW = 200  # rows without which a model is fitted anew, for claims that are open
+MOST_MOVES = 2000  # rows whose moves are told without being asked for: they take a matrix of rows by rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +77,8 @@ class Influence:
         data, found = _prepared(search)
         low, high = _ranges(found)
         features = _features(found)
-        for i in np.flatnonzero(~found.models.proven).tolist():
+        unclear = (low <= 0.0) & (high >= 0.0) & (low < high)  # of columns that might enter or leave
+        for i in np.flatnonzero(~found.models.proven | unclear.any(axis=1))[:MOST_ANEW].tolist():
             with suppress(ValueError):  # one class is left
                 one, proofs = _refitted(data, search.best_penalties_, [i])
                 off = proofs.radius[0, features] * (1.0 + 4.0 * EPS)
@@ -122,6 +125,12 @@ class Influence:
     def open(self) -> tuple[str, ...]:
         known = {*self.kept, *(name for _, name in self.changed)}
         return tuple(name for name in self.names if name not in known)
+
+    def ranges(self) -> dict[str, Any]:
+        """What `suffice.plots.draw_influence` shows: coefficients and their ranges per standard deviation."""
+        unit = self.search._proofs.spread * divided_by(self.search, len(self.coef))
+        low, high = self.low.min(axis=0), self.high.max(axis=0)
+        return {"names": self.names, "coef": self.coef * unit, "low": low * unit, "high": high * unit}
 
     def predictions(self, X: Any = None) -> tuple[Array, Array]:
         """By how much the linear predictor of each row of X (None: of the training data) is larger without each row of
@@ -281,4 +290,8 @@ def _ranges_of(search: Any) -> dict[str, Any] | None:
         return None
     selected = np.isin(found._claims, (PLUS, MINUS)).sum(axis=0)
     low, high = found.low.min(axis=0), found.high.max(axis=0)
-    return {"low": low, "high": high, "selected": selected, "models": len(found.low)}
+    moves = found.moves() if len(found.low) <= MOST_MOVES else np.zeros(0)
+    far = [(int(i), float(moves[i])) for i in np.argsort(-moves, kind="stable") if moves[i] > 1.0]
+    told: dict[str, Any] = {"kept": found.kept, "changed": found.changed, "open": found.open, "moves": far}
+    told |= {"names": found.names, "coef": found.coef, "models": len(found.low)}
+    return {"low": low, "high": high, "selected": selected, **told}

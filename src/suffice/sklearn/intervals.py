@@ -159,6 +159,26 @@ class Conformal:
             found[rows] = counts < k
         return Promised.of(found, self.guarantee(coverage))
 
+    def cross_validated(self, coverage: float) -> tuple[Array, Array, Array]:
+        """Of every known row: whether it lies in the interval, or the set, of its fold's model with the errors of the
+        other folds, how wide that is, and what is predicted (of classes the largest probability)."""
+        of, models = self.models.of, self.models
+        low, high = _scores(models.margin, models.error)
+        rows, wide = np.arange(len(of)), np.zeros(len(of))
+        if self.classes is None:
+            at, hit = self.link(models.margin[:, 0]), np.zeros(len(of))
+            most = self._spread(models.margin[:, 0], models.error, self.y)[1]
+        else:
+            most, hit = high[rows, self.y.astype(int)], np.zeros(len(of))
+            at = np.sort(high, axis=1)[:, 1] if len(self.classes) > 2 else expit(np.abs(models.margin[:, 0]))
+        for k in np.unique(of):
+            here, there = of == k, np.sort(most[of != k])
+            rank = math.ceil(Fraction(repr(coverage)) * (len(there) + 1))
+            R = there[rank - 1] if rank <= len(there) else math.inf
+            hit[here] = most[here] <= R
+            wide[here] = 2.0 * R if self.classes is None else (low[here] <= R).sum(axis=1)
+        return hit, wide, at
+
     # What is promised
 
     def rank(self, coverage: float) -> int:
