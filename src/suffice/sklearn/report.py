@@ -81,8 +81,7 @@ def collect(
         "global": _global(getattr(search, "global_certificate_", None)),
         **_page_intervals.collect(search),
     }
-    plain: Data = _plain(found, "data", 8)
-    return plain
+    return dict(_plain(found, "data", 8))
 
 
 def _best(search: Any) -> Data:
