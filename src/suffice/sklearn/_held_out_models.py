@@ -64,8 +64,14 @@ class ProvenModel:
             image, rounding = model.image(w), fold.design.margin_rounding(w) * norm(w)
             b = b + model.shift(image)[0]
             S = float(model.shift_within(w, image, R + rounding))
-        constant = fold.scaling if fold.kind == "column" else None
         W = w.reshape(fold.learner.outputs, -1)
+        if fold.centred:  # by means that are rounded
+            a = fold.design.weights
+            size = (a @ np.abs(fold.design.X)) @ np.abs(W.T) + (
+                a @ np.abs(fold.y) if fold.learner.centres_targets else 0.0
+            )
+            S += float(np.max(gamma(len(a) + 16) * size + 4.0 * EPS * np.abs(b)))
+        constant = fold.scaling if fold.kind == "column" else None
         b = np.zeros(len(W)) + b
         return cls(split.before, fold.places, constant, W, b, fold.shift + fold.rest, R, S)
 
