@@ -332,8 +332,8 @@ def asked(search: Any, X: Any, coverage: float, method: str, tuning: str) -> tup
         raise TypeError(f"what the predictions of {type(final).__name__} are is not known: it has no intervals")
     if getattr(final, "family", None) == "cox":
         raise ValueError("Cox's model predicts no time: there are no intervals (see predict_survival_function)")
-    X = here(X)
-    count = getattr(X, "shape", (0, 0))
+    X = here(X) if hasattr(X, "shape") else np.asarray(X)
+    count = X.shape
     if len(count) != 2 or count[1] != search.n_features_in_:
         raise ValueError(f"X must have the {search.n_features_in_} columns of the training data, got shape {count}")
     validate_data(search, X, reset=False, skip_check_array=True)
