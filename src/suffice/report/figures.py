@@ -384,7 +384,7 @@ def influence(found: dict[str, Any], most: int = MOST_BARS) -> Panel:
     ends = (-0.6, len(order) - 0.4)
     marks.append(Line("", INK, [0.0, 0.0], ends, dash="dotted", width=1.2))
     ticks = dict(zip(places.tolist(), names, strict=True))
-    words = "coefficient (per s. d.) without any one row"
+    words = "coefficient per s. d."
     return Panel("", words, "", marks, y_ticks=ticks, y_ends=ends, legend="outside", height=130 + 21 * len(order))
 
 
