@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ matplotlib.use("agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+from PIL import Image
 from sklearn.linear_model import ElasticNet
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -119,8 +123,57 @@ def genes() -> None:
     save(figure, "genes.png")
 
 
+def certify() -> None:
+    names = blocks_of("guide/certify.md", "kept, right")
+    exact, fitted, kept = names["exact"].coef_, names["lasso"].coef_[0], names["right"]
+    order = np.argsort(exact, kind="stable")
+    figure, axes = plt.subplots(figsize=(9, 3.6))
+    axes.axhline(0.0, color="#8a94a0", linewidth=0.8)
+    axes.bar(np.arange(len(order)), exact[order], color="#0072B2", label="exact")
+    wrong = ~kept[order] & (fitted[order] != 0)
+    for those, colour, label in ((~wrong, "#333", "as fitted"), (wrong, "#D55E00", "as fitted; exactly, it is zero")):
+        axes.plot(np.flatnonzero(those), fitted[order][those], "o", color=colour, markersize=5, label=label)
+    axes.set(xlabel="column, by its exact coefficient", ylabel="coefficient")
+    axes.legend(frameon=False)
+    save(figure, "certify.png")
+
+
+def survival() -> None:
+    names = blocks_of("tutorials/survival.md", "predict_survival_function")
+    search, X = names["search"], names["data"].X
+    times = np.arange(1, 53)
+    ranks = np.argsort(search.predict(X))
+    figure, axes = plt.subplots(figsize=(7, 3.8))
+    for share, colour in ((0.05, "#009E73"), (0.5, "#0072B2"), (0.95, "#D55E00")):
+        row = X[ranks[[int(share * len(ranks))]]]
+        curve = search.predict_survival_function(row, times=times)[0]
+        axes.step(times, curve, color=colour, where="post", label=f"riskier than {100 * share:.0f} % of all")
+    axes.set(xlabel="week after release", ylabel="not arrested yet", ylim=(0, 1.02))
+    axes.legend(frameon=False, loc="lower left")
+    save(figure, "survival.png")
+
+
+def report() -> None:
+    """The first screen of the page that the README's commands write, in Chromium."""
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        print("report.png stays as it is: no Chromium here")
+        return
+    blocks_of("../README.md", "to_csv")
+    subprocess.run([sys.executable, "-m", "suffice", "tune", "patients.csv", "--target", "target"], check=True)
+    page = Path("results/tune-patients/report.html").resolve().as_uri()
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={Path.cwd()}"]
+    shot = [chromium, *flags, "--window-size=1200,1200", "--screenshot=screen.png", page]
+    subprocess.run(shot, check=True, stderr=subprocess.DEVNULL)
+    screen = Image.open("screen.png").convert("RGB").crop((24, 16, 1176, 866))
+    screen.quantize(256).save(HERE / "_static" / "report.png", optimize=True)
+
+
 if __name__ == "__main__":
     os.chdir(tempfile.mkdtemp())
+    certify()
+    report()
+    survival()
     first_search()
     csv_path()
     own_problem()

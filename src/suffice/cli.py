@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import atexit
 import gc
-import importlib.metadata
+import importlib
 import inspect
 import io
 import json
@@ -51,7 +51,9 @@ app = typer.Typer(add_completion=False, help="Hyperparameter tuning that trains 
 def main(version: Annotated[bool, typer.Option("--version", help="print the version")] = False) -> None:
     """Hyperparameter tuning that trains each model just accurately enough, and can prove it."""
     if version:
-        typer.echo(f"suffice {importlib.metadata.version('suffice')}")
+        from suffice import __version__
+
+        typer.echo(f"suffice {__version__}")
         raise typer.Exit
     if isinstance(sys.stdout, io.TextIOWrapper):  # names of files may hold bytes that are not UTF-8
         sys.stdout.reconfigure(errors="surrogateescape")

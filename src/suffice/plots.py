@@ -135,13 +135,17 @@ def _colour_bar(axes: Axes, scale: Scale) -> None:
 def _drawing(figure: Callable[..., Panel]) -> Callable[..., Axes]:
     """What draws this figure: `ax` comes after what it shows."""
 
-    @wraps(figure)
-    def draw(shown: Any, ax: Axes | None = None, *more: Any, **named: Any) -> Axes:
-        return draw_panel(figure(shown, *more, **named), ax)
-
     first, *others = inspect.signature(figure).parameters.values()
     ax = inspect.Parameter("ax", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
-    draw.__signature__ = inspect.Signature([first, ax, *others])  # type: ignore[attr-defined]
+    signature = inspect.Signature([first, ax, *others])
+
+    @wraps(figure)
+    def draw(*given: Any, **named: Any) -> Axes:
+        chosen = signature.bind(*given, **named).arguments
+        return draw_panel(figure(**{name: chosen[name] for name in chosen if name != "ax"}), chosen.get("ax"))
+
+    del draw.__wrapped__  # Sphinx would look for the default of `ax` in its source
+    draw.__signature__ = signature  # type: ignore[attr-defined]
     return draw
 
 

@@ -124,6 +124,41 @@ def taken(X: Any, index: Any) -> Any:
     return namespace(X).take(X, like(numbers, X), axis=0)
 
 
+def as_rows(X: Any) -> Any:
+    """X as rows that can follow others: a DataFrame or a sparse matrix as it is, anything else as NumPy's array."""
+    return X if hasattr(X, "iloc") or sp.issparse(X) else np.asarray(here(X))
+
+
+def followed_by(before: Any, X: Any, name: str) -> Any:
+    """The rows of both; ValueError about the second, called `name`, where columns differ."""
+    if hasattr(before, "iloc"):
+        import pandas
+
+        if not hasattr(X, "iloc"):
+            raise ValueError(f"{name} must be a DataFrame with the columns of X, got {type(X).__name__}")
+        if list(X.columns) != list(before.columns):
+            missing, more = (
+                [str(name) for name in one if name not in other]
+                for one, other in ((before.columns, X.columns), (X.columns, before.columns))
+            )
+            what = "; ".join(
+                text
+                for text, names in ((f"lacks {', '.join(missing)}", missing), (f"also has {', '.join(more)}", more))
+                if names
+            )
+            raise ValueError(f"{name} must have the columns of X: it {what or 'has them in another order'}")
+        numeric = pandas.api.types.is_numeric_dtype
+        other = [str(name) for name in X.columns if numeric(before[name].dtype) != numeric(X[name].dtype)]
+        if other:
+            raise ValueError(f"{name} has another type in column {', '.join(other)}: {X[other[0]].dtype}")
+        return pandas.concat([before, X], ignore_index=True)
+    if np.ndim(X) != 2 or X.shape[1] != before.shape[1]:
+        raise ValueError(f"{name} must have the {before.shape[1]} columns of X, got shape {np.shape(X)}")
+    if sp.issparse(before) or sp.issparse(X):
+        return sp.vstack([before, X]).tocsr()
+    return np.vstack([before, X])
+
+
 def here(X: Any) -> Any:
     """X in main memory; anything but an array that lives elsewhere as it is."""
     return host(X) if lives_elsewhere(X) else X

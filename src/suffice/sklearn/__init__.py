@@ -6,14 +6,15 @@
     survival                           baseline hazards and survival curves of Cox's model, Kaplan and Meier's
     folds, _structure, splits, target  rows, weights of them and a model as a lower-level problem
     penalties, scores                  what is searched, in whose words, and which score is optimised
-    _search, _preparation              what is asked for, and what follows from it before a search
+    _search, _preparation, _delegated  what is asked for, and what follows from it before a search
     _sketch, _starting_points, _l2_first       where to begin, and with which penalty
     _penalty_search, _recorded         the search, its notes and its end
     _final_fit                         the final model, and what else is left behind
     _coefficient_proofs, coefficients  what is proven of each coefficient, and the table of them
     relaxed_lasso                      less shrinkage, over the same folds
+    update, _dealt_rows                rows that come and go, and whether penalties are still good
     nested                             the honest score of tuning
-    left_out                           models without a row, or a group of rows
+    left_out, _left_out_search         models without a row, or a group of rows, and a search whose folds these are
     _held_out_models, intervals        models that have not seen rows, and intervals of predictions by them
     influence                          what each row does to coefficients and predictions
     report, _report_data, measures                    what people read of it

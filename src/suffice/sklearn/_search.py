@@ -26,10 +26,8 @@ from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
-from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import check_cv
 from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
@@ -44,17 +42,15 @@ from suffice.globally.models import folds_of
 from suffice.options import Options
 from suffice.report.formats import interval, settings
 from suffice.result import Record, Status
-from suffice.rows.given import here, of_its_kind
+from suffice.rows.given import here
 from suffice.rows.sums import one_thread
 from suffice.search.bilevel import BilevelProblem
 from suffice.signals import at_once
-from suffice.sklearn import _l2_first, _report_data, survival
+from suffice.sklearn import _l2_first, _left_out_search, _report_data, survival
+from suffice.sklearn._delegated import of_the_best, survives
 from suffice.sklearn._final_fit import (
-    FoldWeights,
     fit_final,
-    held_out,
     in_the_estimators_words,
-    scores_of_folds,
     table_of_evaluations,
     table_of_scores,
     without_data,
@@ -66,38 +62,14 @@ from suffice.sklearn.adapters import find_adapter
 from suffice.sklearn.intervals import TellsHowSure, Training
 from suffice.sklearn.penalties import split_pipeline
 from suffice.sklearn.scores import score_of
+from suffice.sklearn.splits import splitter_of
 from suffice.sklearn.target import fitted_inside, transformed, transforms_target
+from suffice.sklearn.update import StillGood, kept_for_updates, updated
 
 GLOBAL_EVALUATIONS = 2000  # of a global certificate
 SHARE_OF_CERTIFICATE = 0.8  # of max_seconds: when it ends at the latest
 SMALL = 1_000_000  # numbers of X: threads of BLAS wait for each other longer than they work on fewer
 GRACE = 1.2  # seconds for what follows a search that was interrupted
-
-
-def _survives(search: Any) -> bool:
-    return getattr(split_pipeline(search.estimator)[0], "family", None) == "cox"
-
-
-def _of_the_best(name: str) -> Any:
-    """The method of this name of `best_estimator_`, where that has one."""
-
-    def has(search: Any) -> bool:
-        if hasattr(search, "best_estimator_"):
-            getattr(search.best_estimator_, name)
-        elif search.refit is False:
-            raise AttributeError(f"{type(search).__name__}(refit=False) has no {name}: there is no best_estimator_")
-        else:
-            getattr(search.estimator, name)
-        return True
-
-    def method(self: Any, X: Any) -> Any:
-        check_is_fitted(self)
-        answer = getattr(self.best_estimator_, name)(here(X))
-        return of_its_kind(answer, X) if get_config()["array_api_dispatch"] else answer
-
-    method.__name__, method.__qualname__ = name, f"SufficeSearchCV.{name}"
-    method.__doc__ = f"`best_estimator_.{name}`."
-    return available_if(has)(method)
 
 
 class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -118,7 +90,7 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
         the data give, l1 from 1e-8 of the one that makes all weights zero to that one, l2 from 1e-11 to 1e3 of the
         loss's largest curvature. A UserWarning tells of best penalties on an edge of a range that was given, unless the
         loss is level.
-    cv : as in scikit-learn.
+    cv : as in scikit-learn; "loo" for LeaveOneOut(), whose models come from that of all rows where that can be proven.
     scoring : str, callable, list or dict, default None
         A smooth score: "neg_log_loss" or "neg_brier_score" (LogisticRegression), "neg_mean_squared_error",
         "neg_root_mean_squared_error" (whose squares are optimised) or "r2" (ElasticNet, Lasso, Ridge),
@@ -203,6 +175,8 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
     coef_, intercept_, n_nonzero_ : of the linear estimator inside `best_estimator_`; see `coefficients()`. How sure a
         prediction is say `predict_interval` and `predict_set`, for which the data are kept, but not in files.
     best_index_, best_estimator_, n_splits_, refit_time_, multimetric_, classes_, n_features_in_ : as in GridSearchCV.
+    update_ : `suffice.sklearn.update.Update`, after `update`: whether the penalties were kept, and by how much others
+        could be better.
     left_out_ : str, what was not searched and why: l1 beside l2 of three classes or more without a `space`, where it
         would gain less than a quarter of the standard error over folds; empty else.
     result_ : suffice.Result of the search; if there were several, of the best, and `result_.starts` has all.
@@ -241,26 +215,47 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
         with one_thread() if math.prod(getattr(X, "shape", ())) <= SMALL else nullcontext():
             return self._fit(X, y, fit_params, began)
 
-    def _fit(self, X: Any, y: Any, fit_params: dict[str, Any], began: float) -> SufficeSearchCV:
-        known = prepared(self, X, y, fit_params)
-        self.n_splits_, scores = len(known.splits), known.scores
+    def update(
+        self, X_new: Any = None, y_new: Any = None, remove: Any = None, *, sample_weight: Any = None, groups: Any = None
+    ) -> SufficeSearchCV:
+        """Go on with rows added, or removed: `remove` has their numbers, of those that the search has, or is a mask.
+        New rows come last. Models go on from those of before and are proven of the rows that are there now; rows stay
+        in their folds, new ones are dealt by a hash, or with their group. `update_` says whether the penalties stayed:
+        where others could gain no more than a tenth of the standard error over folds, by an estimate or, with
+        `certify_global`, as proven. A search holds on to the rows that it was given, but not in a file."""
+        updated(self, X_new, y_new, remove, sample_weight, groups)
+        return self
+
+    def _fit(
+        self, X: Any, y: Any, fit_params: dict[str, Any], began: float, kept: StillGood | None = None
+    ) -> SufficeSearchCV:
+        known = prepared(self, X, y, fit_params, None if kept is None else kept.rows.splits)
+        self.n_splits_, scores = known.count, known.scores
         self._training = Training.of(known.data, known.splits, fit_params)
         self.optimised_scoring_, self.asked_scoring_, self.surrogate_ = scores.optimised, scores.asked, scores.surrogate
         self.scorers_, self.scorer_ = scores.scorers, scores.scorers[scores.asked]
         self.multimetric_ = isinstance(self.scoring, list | tuple | set | frozenset | Mapping)
         with ExitStack() as stack:
             problem = stack.enter_context(known.problem(effective_n_jobs(self.n_jobs)))
-            journal = None if self.journal is None else stack.enter_context(journal_of(self, problem, known))
+            journal = (
+                None
+                if self.journal is None or kept is not None
+                else stack.enter_context(journal_of(self, problem, known))
+            )
             count = 0 if journal is None else journal.evaluations
             held = f", {count} evaluations in the journal" if count else ""
-            self._say(1, f"{', '.join(known.space.names)} by {len(known.folds)} folds" + held)
+            self._say(1, f"{', '.join(known.space.names)} by {known.count} folds" + held)
             recorded = RecordedProblem(problem, journal, self._tell)
             recorded.holds_all = len(self.scorers_) > 1
             search = PenaltySearch(
                 recorded, known.folds, known.space, known.options, self.initial, self.tolerance,
                 self.refit == "one_se", began,
             )  # fmt: skip
-            if known.l2_first:
+            if kept is not None:
+                search.finds = kept.start
+            elif known.task is not None and self.initial is None:
+                _left_out_search.begin(search, stack.enter_context(known.by_folds()))
+            elif known.l2_first:
                 space = _l2_first.of_l2(known.space)
                 of_l2 = stack.enter_context(known.problem(effective_n_jobs(self.n_jobs), space))
                 _l2_first.begin(search, of_l2, space)
@@ -277,22 +272,27 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
             hurry = time.monotonic() + GRACE if interrupted and journal is not None else math.inf
             with at_once(hurry):
                 self._report(recorded, best, known)
-                self._fold_weights = FoldWeights.of(known.splits, best.solutions)
-                self.held_out_, self.baseline_ = held_out(known.folds, known.splits, best.solutions, known.data)
-        given = settings(self.best_params_)
-        for text in search.edge_warnings(best, given) if self.refit != "one_se" else ():
-            warnings.warn(text, stacklevel=outside_stacklevel())
-        proven = f"{self.optimised_scoring_} proven to lie in {interval(*self.optimised_interval_, 4)}"
-        found = f"score {self.best_score_:.4g}, {proven}"
-        self._say(1, f"{len(recorded.notes)} evaluations, {found} at {given}; {self.result_.message}")
-        for text in filter(None, (self.estimate_of_jobs_, self.left_out_)):
-            self._say(1, text)
+                self._fold_weights = known.weights(recorded.problem, best)
+                self._for_updates = kept_for_updates(known, fit_params, kept, recorded.evaluations, best)
+                self.held_out_, self.baseline_ = known.held_out(recorded.problem, best)
+        self._tell_the_end(search, best, len(recorded.notes))
         if self.refit:
             with at_once(hurry):
                 self._refit(known, began + known.options.max_seconds)
         if known.data.classes is not None and not self.refit:
             self._classes = known.data.classes
         return self
+
+    def _tell_the_end(self, search: PenaltySearch, best: Evaluation, evaluations: int) -> None:
+        """Of a search: warnings about edges, and what was found."""
+        given = settings(self.best_params_)
+        for text in search.edge_warnings(best, given) if self.refit != "one_se" else ():
+            warnings.warn(text, stacklevel=outside_stacklevel())
+        proven = f"{self.optimised_scoring_} proven to lie in {interval(*self.optimised_interval_, 4)}"
+        found = f"score {self.best_score_:.4g}, {proven}"
+        self._say(1, f"{evaluations} evaluations, {found} at {given}; {self.result_.message}")
+        for text in filter(None, (self.estimate_of_jobs_, self.left_out_)):
+            self._say(1, text)
 
     def _refit(self, known: SearchPreparation, until: float) -> None:
         """The final model."""
@@ -341,7 +341,7 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
             print(f"[{type(self).__name__}] {text}")
 
     def _report(self, recorded: RecordedProblem, best: Evaluation, known: SearchPreparation) -> None:
-        score, space, folds = score_of(self.optimised_scoring_), known.space, known.folds
+        score, space, problem = score_of(self.optimised_scoring_), known.space, recorded.problem
         self.optimised_interval_ = score.proven(best)
         self.score_interval_ = (-math.inf, math.inf) if self.surrogate_ else self.optimised_interval_
         words = in_the_estimators_words(self.estimator, space, known.data.total)
@@ -353,9 +353,14 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         if len(self.scorers_) > 1:
             tuned = () if self.surrogate_ else (self.asked_scoring_,)
-            self.cv_results_ |= table_of_scores(recorded.evaluations, folds, self.scorers_, self.cv_results_, tuned)
+            self.cv_results_ |= table_of_scores(
+                recorded.evaluations, known.scored(problem), self.scorers_, self.cv_results_, tuned
+            )
         if self.surrogate_:
-            self.best_score_ = float(np.mean(scores_of_folds(best, folds, self.scorer_)))
+            self.best_score_ = float(np.mean(known.scored(problem)(best, self.scorer_)))
+
+    def __getstate__(self) -> Any:
+        return {name: value for name, value in super().__getstate__().items() if name != "_for_updates"}
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """The score of `best_estimator_` on these data: the one that `best_score_` is the mean over folds of."""
@@ -400,17 +405,17 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
         check_is_fitted(self, "best_penalties_")
         return plots.draw_coefficients(_report_data.coefficients(self), ax)
 
-    predict = _of_the_best("predict")
-    predict_proba = _of_the_best("predict_proba")
-    predict_log_proba = _of_the_best("predict_log_proba")
-    decision_function = _of_the_best("decision_function")
+    predict = of_the_best("predict")
+    predict_proba = of_the_best("predict_proba")
+    predict_log_proba = of_the_best("predict_log_proba")
+    decision_function = of_the_best("decision_function")
 
-    @available_if(_survives)  # type: ignore[untyped-decorator]
+    @available_if(survives)  # type: ignore[untyped-decorator]
     def predict_survival_function(self, X: Any, times: Any = None) -> Any:
         """Survival curves of Cox's model (rows x times): see `ElasticNetGLM`."""
         return survival.survival_function(self, here(X), times)
 
-    @available_if(_survives)  # type: ignore[untyped-decorator]
+    @available_if(survives)  # type: ignore[untyped-decorator]
     def predict_cumulative_hazard_function(self, X: Any, times: Any = None) -> Any:
         """Minus their logarithms."""
         return survival.cumulative_hazards(*survival.asked(self, here(X)), times)
@@ -425,7 +430,7 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
         to_fit = MethodMapping().add(caller="fit", callee="fit")
         to_split = MethodMapping().add(caller="fit", callee="split")
         router = MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=to_fit)
-        splitter = check_cv(self.cv, classifier=is_classifier(self.estimator))
+        splitter = splitter_of(self.cv, None, is_classifier(self.estimator))
         return router.add(splitter=splitter, method_mapping=to_split)
 
     def __sklearn_tags__(self) -> Any:

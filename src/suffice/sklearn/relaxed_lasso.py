@@ -55,6 +55,10 @@ class Relaxed:
     penalised_score: float  #: the best of gamma = 1: what relaxing is held against
     table: dict[str, Array]  #: what was tried: multiple (of l1), gamma, score; NaN where a refit is not proven
 
+    def __repr__(self) -> str:
+        gain = f"score {self.score:.4g}, without relaxing {self.penalised_score:.4g}"
+        return f"<Relaxed: gamma {self.gamma:g}, {self.support.sum():,} of {self.support.size:,} columns, {gain}>"
+
 
 @dataclass(frozen=True)
 class _Ends:

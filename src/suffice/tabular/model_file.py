@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 import zipfile
 from collections import Counter
@@ -52,7 +53,7 @@ def load_file(path: Path, *, trust: bool = False) -> Any:
             raise ValueError(f"loading {path} runs code that it contains: --trust does, if you made it yourself")
         import joblib
 
-        with open(path, "rb") as file, blamed(path):
+        with os.fdopen(files.open_regular(path), "rb") as file, blamed(path):
             return joblib.load(file)
     try:
         skops_io = _skops_io()
@@ -92,6 +93,12 @@ def blamed(path: Path) -> Iterator[None]:
     except Exception as error:
         what = shortened(one_line(error))
         raise ValueError(f"{path} is damaged, or holds no model that this version can use ({what})") from error
+
+
+def as_note(warning: str) -> str:
+    """What a search warns of, for those who have given it no space and know no steps of a pipeline."""
+    text = shortened(warning).replace("model__", "")
+    return text.replace(" of its space,", " of its range,").replace(", widen it", "")
 
 
 def shortened(text: str) -> str:

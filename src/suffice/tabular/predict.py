@@ -44,11 +44,14 @@ def _frame_for(model: Any, table: Table) -> Any:
 
 def _new_levels(model: Any, X: Any, categorical: tuple[str, ...]) -> Iterator[str]:
     """Notes on levels that a fitted model has never seen."""
-    encoder = fitted_inside(model)[:-1][0].named_transformers_.get("categorical")
-    joined = [] if encoder is None else encoder.infrequent_categories_
-    for k, name in enumerate(categorical if encoder is not None else ()):
+    parts = fitted_inside(model)[:-1][0].named_transformers_
+    encoders = [
+        parts[kind][0] if kind == "binary" else parts[kind] for kind in ("binary", "categorical") if kind in parts
+    ]
+    columns = [(encoder, k) for encoder in encoders for k in range(len(encoder.categories_))]
+    for name, (encoder, k) in zip(categorical, columns, strict=True):
         known, dropped = encoder.categories_[k], None if encoder.drop_idx_ is None else encoder.drop_idx_[k]
-        as_what = "average ones" if joined[k] is None else "'other', as rare ones were"
+        as_what = "average ones" if encoder.infrequent_categories_[k] is None else "'other', as rare ones were"
         as_what = as_what if dropped is None else quoted(known[dropped])
         seen = {str(level) for level in known}
         if new := [str(value) for value in X[name] if str(value) not in seen]:

@@ -97,17 +97,18 @@ def pose(table: AnyTable, settings: Settings) -> TableProblem:
     used = [name for name in table.names if name not in unused]
     summaries = {one.name: one for one in table.summaries(used, rows) if one.origin not in unused}
     numeric, levels = _used(table, target, summaries, settings, notes)
+    levels = dict(sorted(levels.items(), key=lambda column: column[1] != 2))  # as they are prepared
     if target.counts:
         some = _looked_at(rows, numeric, levels)
         look = table.frame([*numeric, *levels], some), target.y_of(some).astype(np.float64)
-        before = preparation_of(numeric, tuple(levels), WIDTH, dense=True)
+        before = preparation_of(numeric, levels, WIDTH, dense=True)
         target = as_counts(target, settings.target, look, before, notes)
         model = target.model
     if settings.non_negative and model not in SIGNED:
         raise TableError(f"--non-negative goes with --model {', '.join(SIGNED)}, got {model}")
     most = most_levels(levels, settings.max_levels, WIDTH if table.joins_levels else math.inf, notes)
     dense = len(target.y) * (2 * len(numeric) + columns_for(levels, most)) <= DENSE
-    before = preparation_of(numeric, tuple(levels), most, parts, dense=dense)
+    before = preparation_of(numeric, levels, most, parts, dense=dense)
     X, before = table.rows_for(before, numeric, [summaries[name] for name in levels], rows)
     known = {role: k for k, role in enumerate(role for role in roles if role != "weights")}
     pipeline = Pipeline([("prepare", before), ("model", estimator_of(model, known, settings.non_negative))])

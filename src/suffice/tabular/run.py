@@ -45,7 +45,7 @@ from suffice.sklearn.survival import checked_times
 from suffice.tabular import intervals
 from suffice.tabular.entries import TableError, quoted
 from suffice.tabular.frames import table_for
-from suffice.tabular.model_file import SAVED, one_line, save, shortened
+from suffice.tabular.model_file import SAVED, as_note, one_line, save
 from suffice.tabular.parts import AnyTable, check_settings, of_files, on_cluster
 from suffice.tabular.predict import finished, predicted, unseen
 from suffice.tabular.problem import TableProblem, pose
@@ -96,7 +96,7 @@ class TunedTable:
     @property
     def report(self) -> ShownPage | None:
         """The report, if there is one: notebooks show it, and `save` writes it into a file."""
-        return None if self.page is None else ShownPage(self.page.read_text(encoding="utf-8"))
+        return None if self.page is None else ShownPage(files.read_bounded(self.page, files.DATA).decode("utf-8"))
 
     def predict(self, frame: Any, times: Sequence[float] = ()) -> Any:
         """What the model says of the rows of a DataFrame, with the columns and numbers of `suffice predict`, as a
@@ -239,7 +239,7 @@ def _units(problem: TableProblem) -> str:
         what = f"logarithm of the expected {'count' if counts else 'value'}"
     what = {"cox": "logarithm of the hazard", "svm": "decision value"}.get(problem.model, what)
     what = "prediction's logarithm" if problem.log_target else what
-    return f"change of the {what} for one standard deviation of a numeric column, or where a category applies"
+    return f"change of the {what} for one standard deviation of a number or a category of two, or where another applies"
 
 
 # Before the search
@@ -356,7 +356,7 @@ def execute(
         until, page = min(until, searched + GRACE), -math.inf
     model = finished(search.best_estimator_, problem)
     (file, types), failures = save(model, folder)
-    told = [shortened(str(item.message)) for item in caught]  # levels that a fold has not seen are no worry
+    told = [as_note(str(item.message)) for item in caught]  # levels that a fold has not seen are no worry
     said = ("unknown categories", "is optimised in its place", "certify_global=")  # and what `conclude` tells
     found = [text for text in told if not any(words in text for words in said)]
     notes = [*problem.notes, *([search.left_out_] if search.left_out_ else []), *dict.fromkeys(found)]
