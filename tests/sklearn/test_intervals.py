@@ -281,6 +281,23 @@ def test_of_folds_drawn_twice_the_first_drawing_is_taken_and_groups_are_told(num
     assert "one group are not exchangeable" in grouped.predict_interval(new, 0.8, "cv+").guarantee
 
 
+def test_folds_of_single_rows_are_the_jackknife(numbers):
+    X, y, new, _ = numbers
+    search = searched(make_pipeline(StandardScaler(), Ridge()), X[:40], y[:40], cv="loo")
+    found = search.predict_interval(new, 0.8, "cv+")
+    np.testing.assert_array_equal(found, search.predict_interval(new, 0.8))
+    assert "jackknife+" in found.guarantee
+
+
+def test_an_update_has_intervals_of_the_rows_of_today(numbers):
+    X, y, new, _ = numbers
+    search = searched(make_pipeline(StandardScaler(), Ridge()), X[:60], y[:60])
+    assert "the 60 known ones" in search.predict_interval(new, 0.8).guarantee
+    search.update(X[60:], y[60:])
+    assert "the 90 known ones" in search.predict_interval(new, 0.8).guarantee
+    assert search.coefficients().attrs["models"] == 90
+
+
 def test_probabilities_are_monotone_in_margins_to_the_last_bits():
     """What the bounds of scores allow for."""
     m = np.sort(np.random.default_rng(0).standard_normal(10_000) * 5.0)

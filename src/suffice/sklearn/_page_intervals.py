@@ -24,6 +24,8 @@ from suffice.sklearn.measures import share_interval
 
 COVERAGE, BINS, HALF, MOST_NAMES, MOST_ROWS = 0.9, 8, 520, 15, 12
 
+MOST_FOLDS = 2000
+
 Data = dict[str, Any]
 
 
@@ -34,6 +36,8 @@ def collect(search: Any) -> Data:
 
 def _intervals(search: Any) -> Data | None:
     try:
+        if search.n_splits_ > MOST_FOLDS:
+            return None
         found: Conformal = search._training.conformal(search, "cv+", "fixed")
         made = measured(found, COVERAGE)
         return made if np.isfinite(made["wide"]).all() else None  # too few rows

@@ -274,14 +274,15 @@ class Training:
         final, _ = split_pipeline(data.estimator)
         positive = data.weight > 0.0
         folds, tuned = 0, "the penalties were tuned on the same rows, of which the theorem does not speak"
-        if method == "cv+":
-            splits = _folds(self.splits, len(data.y))
+        by_rows = method != "cv+" or search.n_splits_ != len(self.splits)  # which are those of a sketch then
+        splits = [] if by_rows else _folds(self.splits, len(data.y))
+        if 0 < len(splits) < len(data.y):
             folds, penalties = len(splits), [search.best_penalties_] * len(splits)
             if tuning == "repeated":
                 tuned = "the penalties were tuned anew without each fold, and the theorem speaks of that, too"
                 penalties = [_tuned_without(search, self.given(), train).best_penalties_ for train, _ in splits]
             models = HeldOutModels.of_folds(data, splits, penalties, search._fold_weights.solutions)
-        else:
+        else:  # folds of single rows, too
             models = HeldOutModels.of_rows(data, search.best_penalties_)
         if self.grouped:
             tuned += ", and rows of one group are not exchangeable with those of another"
@@ -294,9 +295,10 @@ class Training:
 
 def _folds(splits: Sequence[Any], count: int) -> list[Any]:
     """The folds, of several drawings the first."""
-    for K in range(2, len(splits) + 1):
-        if numbers_of(splits[:K], count) is not None:
-            return list(splits[:K])
+    held = np.cumsum([len(np.arange(count)[test]) for _, test in splits])
+    K = int(np.searchsorted(held, count)) + 1
+    if 2 <= K <= len(splits) and numbers_of(splits[:K], count) is not None:
+        return list(splits[:K])
     raise ValueError(
         "method='cv+' needs folds that hold out every row once and train on all others, such as KFold's: cv has others"
     )

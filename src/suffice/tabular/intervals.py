@@ -30,6 +30,8 @@ def keep(search: Any, problem: TableProblem, folder: Path) -> Conformal | None:
         found: Conformal = search._training.conformal(search, "cv+", "fixed")
     except (TypeError, ValueError):  # folds by time, rows in blocks
         return None
+    if not found.folds:  # single rows
+        return None
     classes = found.classes if problem.labels is None else np.array(problem.labels)
     (file, _), failures = save({**found.plain(), "classes": classes, "log": problem.log_target}, folder, KEPT)
     if file is None:
