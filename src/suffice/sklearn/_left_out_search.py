@@ -186,9 +186,6 @@ class LeftOutProblem(BilevelProblem):
     def stationarity(self, evaluation: Evaluation, bounds: Any = None) -> float | None:
         return None
 
-    def certified(self, evaluation: Evaluation) -> Evaluation:
-        return evaluation
-
     def _evaluate(
         self, thetas: Sequence[Array], warm: Sequence[Evaluation | None] | None, on: On, within: Sequence[float]
     ) -> list[Evaluation]:
@@ -341,42 +338,38 @@ class LeftOutFold:
     """All rows beside their margins by models without them, as one fold that an estimator with a unit weight
     predicts."""
 
-    whole: Split
+    split: Split
     solution: Solution
     margins: Array
     rows: Any  # in the order of the groups
     which: Any
     weighted: bool
 
-    @property
-    def split(self) -> Split:
-        return self.whole
-
     @cached_property
     def predictor(self) -> tuple[Any, Any]:
-        known, plain = self.whole.estimator.get_params(), clone(self.whole.estimator)
+        known, plain = self.split.estimator.get_params(), clone(self.split.estimator)
         plain.set_params(**{name: None for name in ("offset", "exposure") if name in known})
-        return self.whole.adapter.fitted(plain, np.ones(1), 0.0, self.whole.classes), self.margins[:, None]
+        return self.split.adapter.fitted(plain, np.ones(1), 0.0, self.split.classes), self.margins[:, None]
 
     @cached_property
     def predicted(self) -> Predicted:
-        weight = self.whole.weight[self.rows] if self.weighted else None
-        return replace(Predicted.of(*self.predictor, self.whole.given[self.rows], weight), fold=self.which)
+        weight = self.split.weight[self.rows] if self.weighted else None
+        return replace(Predicted.of(*self.predictor, self.split.given[self.rows], weight), fold=self.which)
 
     def scored(self, scorer: Any) -> float:
         """Of all rows together."""
-        weight = {"sample_weight": self.whole.weight[self.rows]} if self.weighted else {}
-        return float(scorer(*self.predictor, self.whole.labels[self.rows], **weight))
+        weight = {"sample_weight": self.split.weight[self.rows]} if self.weighted else {}
+        return float(scorer(*self.predictor, self.split.labels[self.rows], **weight))
 
     def scores(self, scorer: Any) -> list[float]:
         """Of every group."""
         model, X = self.predictor
-        given, parts = self.whole.given[self.rows], np.split(np.arange(len(X)), np.cumsum(np.bincount(self.which))[:-1])
+        given, parts = self.split.given[self.rows], np.split(np.arange(len(X)), np.cumsum(np.bincount(self.which))[:-1])
         return [float(scorer(model, X[part], given[part])) for part in parts]
 
     def of_the_target_alone(self) -> Predicted:
         """What models that know the targets of the other rows only say."""
-        found, which, y = self.predicted, self.which, self.whole.given[self.rows]
+        found, which, y = self.predicted, self.which, self.split.given[self.rows]
         v = np.ones(len(y)) if found.weight is None else found.weight
 
         def means(values: Any) -> Any:

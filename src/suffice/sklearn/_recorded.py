@@ -59,7 +59,7 @@ class RecordedProblem:
         self.holds_all = False  # for scores of all of them
         self.earlier: list[Evaluation] = []  # of the journal, which notes of other coordinates stand for,
         self.derived: list[Evaluation] = []  # and those of which it needs the derivatives only
-        self.standing: Evaluation | None = None  # which stays the best, since others gain too little
+        self.standing: tuple[Evaluation, float] | None = None  # stays the best unless others gain more than that
         self._size = 8 * sum(one.size or 0 for one in self._models(self.space.bounds[1])) or 1  # bytes of their weights
 
     def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
@@ -106,7 +106,9 @@ class RecordedProblem:
     @property
     def best(self) -> Evaluation:
         """The evaluation with the least estimate of F, or the one that stands."""
-        return self.standing or min(self.evaluations[self._since :] or self.evaluations, key=estimate)
+        least = min(self.evaluations[self._since :] or self.evaluations, key=estimate)
+        there, margin = self.standing or (least, 0.0)
+        return there if estimate(there) - estimate(least) <= margin else least
 
     @property
     def best_proven(self) -> Evaluation:
