@@ -161,7 +161,7 @@ def predict(
     with blamed(file):
         names, columns, notes = predicted(model, recipe, table, times)
     if intervals is not None:
-        named, ends, promise = of_intervals(folder, _frame_for(model, table), intervals, trust=trust)
+        named, ends, promise = of_intervals(folder, frame_for(model, table), intervals, trust=trust)
         names, columns, notes = [*names, *named], [*columns, *ends], [*notes, promise]
     return [*carried, *names], [*along, *columns], notes
 
