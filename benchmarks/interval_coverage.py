@@ -150,6 +150,13 @@ def main() -> None:
 
 def text(result: dict[str, Any]) -> str:
     rows, parts = result["tables"], ["# Coverage", (__doc__ or "").rpartition("    pip install")[0].strip()]
+    made = {kind: [row["splits"] for row in rows if row["classes"] == kind] for kind in (False, True)}
+    counts = [
+        f"{len(those)} tables with {'classes' if kind else 'numbers'}, {min(those)} splits each"
+        for kind, those in made.items()
+        if those
+    ]
+    parts.append(f"{'; '.join(counts)}. {result.get('note', '')}".strip())
     for method in METHODS:
         of = [row[method] for row in rows]
         mean = float(np.mean([one["coverage"] for one in of]))

@@ -22,6 +22,7 @@ from sklearn.linear_model import ElasticNet
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from suffice import plots
 from suffice.sklearn import SufficeSearchCV
 
 HERE = Path(__file__).resolve().parent
@@ -89,6 +90,39 @@ def global_certificate() -> None:
     save(figure, "global_plane.png")
 
 
+def clinical() -> None:
+    names = blocks_of("tutorials/clinical.md", "predict_interval")
+    intervals, truth, search = np.asarray(names["intervals"]), names["truth"], names["search"]
+    some = np.argsort(search.predict(names["new"]))[:: len(truth) // 40][:40]
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.0), width_ratios=(3, 2))
+    inside = (intervals[some, 0] <= truth[some]) & (truth[some] <= intervals[some, 1])
+    left.vlines(
+        np.arange(len(some)), intervals[some, 0], intervals[some, 1], color="#56B4E9", linewidth=4, label="interval"
+    )
+    for these, colour, label in ((inside, "#1c2733", "what came"), (~inside, "#D55E00", "outside")):
+        left.plot(np.flatnonzero(these), truth[some][these], "o", color=colour, markersize=4, label=label)
+    left.set_xlabel("new patients, by prediction")
+    left.set_ylabel("progression")
+    left.legend(frameon=False, fontsize=8, loc="upper left")
+    plots.draw_influence(names["rows"], right)
+    right.legend(frameon=False, fontsize=8, loc="lower right")
+    save(figure, "clinical.png")
+
+
+def genes() -> None:
+    names = blocks_of("tutorials/genes.md", "influence(search)")
+    chosen, models = names["chosen"].sort_values("selected"), names["found"].attrs["models"]
+    real = chosen.index.isin(np.arange(0, 1000, 170))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 5.2), width_ratios=(1, 1))
+    left.bar(np.arange(len(chosen)), chosen["selected"], color=np.where(real, "#D55E00", "#0072B2"), width=0.9)
+    left.axhline(models, color="#8a94a0", linestyle=":")
+    left.set_xlabel("genes of the model")
+    left.set_ylabel(f"models without one sample, of {models}, that have the gene")
+    plots.draw_influence(names["rows"], right)
+    right.legend(frameon=False, fontsize=8, loc="lower right")
+    save(figure, "genes.png")
+
+
 def certify() -> None:
     names = blocks_of("guide/certify.md", "kept, right")
     exact, fitted, kept = names["exact"].coef_, names["lasso"].coef_[0], names["right"]
@@ -144,3 +178,5 @@ if __name__ == "__main__":
     csv_path()
     own_problem()
     global_certificate()
+    clinical()
+    genes()

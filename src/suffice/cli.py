@@ -110,6 +110,9 @@ def predict(
     times: Annotated[
         str | None, typer.Option(help="1,2,5 for Cox's model: columns with the probability of no event until then")
     ] = None,
+    intervals: Annotated[
+        float | None, typer.Option(help="0.9: columns low and high, between which 90 % lie, or the set of classes")
+    ] = None,
     carried: Annotated[
         list[str] | None, typer.Option("--id", help="a column that comes along, in front (repeatable)")
     ] = None,
@@ -121,7 +124,8 @@ def predict(
         from suffice.tabular import predict as predicting
 
         asked = () if times is None else predicting.times_of(times)
-        names, columns, notes = predicting.predict(run, str(data), carried=carried or (), trust=trust, times=asked)
+        given = {"carried": carried or (), "trust": trust, "times": asked, "intervals": intervals}
+        names, columns, notes = predicting.predict(run, str(data), **given)  # type: ignore[arg-type]
         text = io.StringIO()
         predicting.write(text, names, columns)
         for note in notes:

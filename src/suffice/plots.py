@@ -27,6 +27,8 @@ __all__ = [
     "draw_accuracy",
     "draw_calibration",
     "draw_coefficients",
+    "draw_coverage",
+    "draw_influence",
     "draw_landscape",
     "draw_path",
     "draw_progress",
@@ -155,3 +157,9 @@ draw_landscape = _drawing(figures.landscape)
 draw_regularisation_path = _drawing(figures.regularisation_path)
 draw_calibration = _drawing(figures.calibration)
 draw_coefficients = _drawing(figures.coefficients)
+draw_coverage = _drawing(figures.coverage)
+
+
+def draw_influence(shown: Any, ax: Axes | None = None) -> Axes:
+    """Between which numbers coefficients lie without any one row: of `suffice.influence`."""
+    return draw_panel(figures.influence(shown.ranges()), ax)

@@ -234,6 +234,7 @@ def test_files_of_searches_keep_what_was_made_by_folds(numbers):
         ({"coverage": "0.9"}, "coverage must lie between 0 and 1, got '0.9'"),
         ({"method": "naive"}, "method must be 'jackknife\\+' or 'cv\\+', got 'naive'"),
         ({"tuning": "repeated"}, "tuning='repeated' goes with method='cv\\+'"),
+        ({"X": np.full((3, 10), np.nan)}, "X has missing entries, or infinite ones, where the model needs numbers"),
         ({"X": np.zeros((3, 11))}, "X must have the 10 columns of the training data, got shape \\(3, 11\\)"),
     ],
 )
@@ -241,6 +242,13 @@ def test_bad_input_is_named(more, message, numbers):
     X, y, new, _ = numbers
     with pytest.raises(ValueError, match=message):
         searched(Ridge(), X, y).predict_interval(**{"X": new, **more})
+
+
+def test_lists_and_no_rows_are_taken_as_predict_takes_them(numbers):
+    X, y, new, _ = numbers
+    search = searched(Ridge(), X, y)
+    np.testing.assert_array_equal(search.predict_interval(new.tolist(), 0.8), search.predict_interval(new, 0.8))
+    assert search.predict_interval(new[:0]).shape == (0, 2)
 
 
 def test_new_columns_are_refused_by_name(numbers):
@@ -271,6 +279,23 @@ def test_of_folds_drawn_twice_the_first_drawing_is_taken_and_groups_are_told(num
     assert "3 folds" in found.predict_interval(new, 0.8, "cv+").guarantee
     grouped = searched(Ridge(), X, y, cv=GroupKFold(3), groups=np.arange(90) % 6)
     assert "one group are not exchangeable" in grouped.predict_interval(new, 0.8, "cv+").guarantee
+
+
+def test_folds_of_single_rows_are_the_jackknife(numbers):
+    X, y, new, _ = numbers
+    search = searched(make_pipeline(StandardScaler(), Ridge()), X[:40], y[:40], cv="loo")
+    found = search.predict_interval(new, 0.8, "cv+")
+    np.testing.assert_array_equal(found, search.predict_interval(new, 0.8))
+    assert "jackknife+" in found.guarantee
+
+
+def test_an_update_has_intervals_of_the_rows_of_today(numbers):
+    X, y, new, _ = numbers
+    search = searched(make_pipeline(StandardScaler(), Ridge()), X[:60], y[:60])
+    assert "the 60 known ones" in search.predict_interval(new, 0.8).guarantee
+    search.update(X[60:], y[60:])
+    assert "the 90 known ones" in search.predict_interval(new, 0.8).guarantee
+    assert search.coefficients().attrs["models"] == 90
 
 
 def test_probabilities_are_monotone_in_margins_to_the_last_bits():

@@ -480,7 +480,7 @@ def test_every_section_opens_and_nothing_complains(ridge, hostile, browser, tmp_
     browser.resize(width, 900)
     browser.open(tmp_path / "report.html")
     tabs = browser.run("[...document.querySelectorAll('[role=tab]')].map(tab => tab.getAttribute('aria-controls'))")
-    assert len(tabs) == 9
+    assert len(tabs) == 11
     drawn = 0
     for key in tabs:
         browser.run(f"document.getElementById('tab-{key}').click()")
@@ -499,7 +499,7 @@ def test_every_section_opens_and_nothing_complains(ridge, hostile, browser, tmp_
             .map(([t, f, text]) => text.textContent))"""
         assert browser.run(outside) == []
         drawn += len(figures)
-    assert drawn == 9
+    assert drawn == 12
     assert browser.run("document.documentElement.scrollWidth") <= width
     assert browser.problems == []
 

@@ -64,8 +64,14 @@ class ProvenModel:
             image, rounding = model.image(w), fold.design.margin_rounding(w) * norm(w)
             b = b + model.shift(image)[0]
             S = float(model.shift_within(w, image, R + rounding))
-        constant = fold.scaling if fold.kind == "column" else None
         W = w.reshape(fold.learner.outputs, -1)
+        if fold.centred:  # by means that are rounded
+            a = fold.design.weights
+            size = (a @ np.abs(fold.design.X)) @ np.abs(W.T) + (
+                a @ np.abs(fold.y) if fold.learner.centres_targets else 0.0
+            )
+            S += float(np.max(gamma(len(a) + 16) * size + 4.0 * EPS * np.abs(b)))
+        constant = fold.scaling if fold.kind == "column" else None
         b = np.zeros(len(W)) + b
         return cls(split.before, fold.places, constant, W, b, fold.shift + fold.rest, R, S)
 
@@ -124,6 +130,8 @@ class HeldOutModels:
             m[:, :, 0], h = self.downdates.margins(X)
         for k, model in self.anew.items():
             m[:, k], h[:, k] = model.margins(X)
+        if rows and np.isnan(m).all(axis=(1, 2)).any():
+            raise ValueError("X has missing entries, or infinite ones, where the model needs numbers")
         return np.where(np.isfinite(m), m, 0.0), np.where(np.isfinite(h) & np.isfinite(m).all(axis=2), h, math.inf)
 
     def blocks(self, X: Any) -> Iterator[tuple[slice, Any]]:
@@ -153,17 +161,12 @@ class HeldOutModels:
     @classmethod
     def of_rows(cls, data: SearchData, penalties: dict[str, float]) -> HeldOutModels:
         """Those without every row: from that of all rows where that is possible, else fitted anew."""
-        count, whole, downdates = len(data.y), data.whole(), None
+        count, whole = len(data.y), data.whole()
         outputs = whole.model.learner.outputs if isinstance(whole.model, LinearFold) else 1
         margin, error = np.zeros((count, outputs)), np.full(count, math.inf)
-        left = task_of(data, penalties)
-        fast = None if left is None else left._downdated(whole)
-        if fast is not None:
-            model, w, b, parts = fast
-            spread = float(np.std(model.design.margins(w)))
-            models = leave_out(model, w, b, parts, WITHIN * spread if spread > 0.0 else math.inf)
-            downdates = Downdates(whole, models)
-            m, off = models.left()
+        downdates = taken_one_by_one(data, penalties, whole)
+        if downdates is not None:
+            m, off = downdates.models.left()
             fold: Any = whole.model
             _, offset = fold.places.split(data.X) if whole.before is None else (None, None)
             taken_off = offset if offset is not None and fold.offset is None else 0.0  # of squares
@@ -180,12 +183,17 @@ class HeldOutModels:
         return cls(np.arange(count), count, anew, downdates, np.where(np.isfinite(margin), margin, 0.0), error)
 
 
-def task_of(data: SearchData, penalties: dict[str, float]) -> LeftOutTask | None:
-    """All rows, one by one; None where penalties are of groups of columns."""
+def taken_one_by_one(data: SearchData, penalties: dict[str, float], whole: Split | None = None) -> Downdates | None:
+    """Models without each row from that of all rows; None where they cannot be had so."""
     if set(penalties) != {"l1", "l2"}:
         return None
     final, _ = split_pipeline(data.estimator)
-    rows = range(len(data.y))
-    both = penalties["l1"], penalties["l2"]
-    groups = tuple(np.array([i]) for i in rows)
-    return LeftOutTask(data, find_adapter(final), lambda weights: both, groups, tuple(rows))
+    both, rows = (penalties["l1"], penalties["l2"]), range(len(data.y))
+    task = LeftOutTask(data, find_adapter(final), lambda weights: both, tuple(np.array([i]) for i in rows), tuple(rows))
+    whole = data.whole() if whole is None else whole
+    fast = task._downdated(whole)
+    if fast is None:
+        return None
+    model, w, b, parts = fast
+    spread = float(np.std(model.design.margins(w)))
+    return Downdates(whole, leave_out(model, w, b, parts, WITHIN * spread if spread > 0.0 else math.inf))

@@ -20,6 +20,7 @@ from suffice.sklearn._held_out_page import TITLES, held_out
 from suffice.sklearn._held_out_page import caption as _caption
 from suffice.sklearn._held_out_page import drawn as _drawn
 from suffice.sklearn._page_coefficients import section
+from suffice.sklearn._page_intervals import influence, intervals
 from suffice.sklearn.measures import MEASURES, accuracy_range, as_text
 
 FORMAT = "suffice report 4"
@@ -57,6 +58,8 @@ def _page(data: Data) -> str:
         ("model", "The model", _answer(data)),
         ("coefficients", "Columns", section(data["coefficients"], data["table"], hazards=hazards)),
         ("calibration", seen, held_out(data["calibration"])),
+        *([("intervals", "Intervals", intervals(data["intervals"]))] if data.get("intervals") else []),
+        *([("influence", "Single rows", influence(data["influence"]))] if data.get("influence") else []),
         ("summary", "Penalties and proof", _summary(data, shown)),
         ("regularisation", "Regularisation path", _regularisation(data["regularisation"])),
         ("search", "Search", _search(shown)),

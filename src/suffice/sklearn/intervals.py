@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from numbers import Real
 from typing import Any, Literal
@@ -42,7 +42,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from suffice.arrays import EPS, Array
 from suffice.rows.given import counted, here, numbered, taken
 from suffice.sklearn import coefficients
-from suffice.sklearn._held_out_models import HeldOutModels
+from suffice.sklearn._held_out_models import HeldOutModels, ProvenModel
+from suffice.sklearn._structure import Columns
 from suffice.sklearn.adapters import find_adapter
 from suffice.sklearn.estimators import LinearEstimator
 from suffice.sklearn.penalties import split_pipeline
@@ -53,6 +54,7 @@ Method = Literal["jackknife+", "cv+"]
 Tuning = Literal["fixed", "repeated"]
 METHODS, TUNINGS = ("jackknife+", "cv+"), ("fixed", "repeated")
 SAME = ("Squared", "Quantile")  # losses whose margin is the prediction
+KEPT = ("y", "classes", "least", "folds", "tuned")  # in files
 UP = 1.0 + 16.0 * EPS  # of exp and its like
 
 
@@ -83,6 +85,22 @@ class Conformal:
     least: float  # no target is smaller
     folds: int  # 0: one model for every row
     tuned: str  # what is said of penalties
+
+    def plain(self) -> dict[str, Any]:
+        """As dictionaries, arrays and fitted steps, for a file; of folds only."""
+        models = self.models
+        made = [{**vars(one), "places": asdict(one.places)} for _, one in sorted(models.anew.items())]
+        told = {"of": models.of, "margin": models.margin, "error": models.error, "models": made}
+        return {**told, **{name: getattr(self, name) for name in KEPT}, "grows": self.link is np.exp}
+
+    @classmethod
+    def of_plain(cls, found: dict[str, Any], units: Any = None) -> Conformal:
+        """The same again."""
+        made = [ProvenModel(**{**one, "places": Columns(**one["places"])}) for one in found["models"]]
+        anew = dict(enumerate(made))
+        models = HeldOutModels(found["of"], len(made), anew, None, found["margin"], found["error"])
+        link = np.exp if found["grows"] else _same
+        return cls(models, link=link, units=units, **{name: found[name] for name in KEPT})
 
     # Regression
 
@@ -141,6 +159,26 @@ class Conformal:
             found[rows] = counts < k
         return Promised.of(found, self.guarantee(coverage))
 
+    def cross_validated(self, coverage: float) -> tuple[Array, Array, Array]:
+        """Of every known row: whether it lies in the interval, or the set, of its fold's model with the errors of the
+        other folds, how wide that is, and what is predicted (of classes the largest probability)."""
+        of, models = self.models.of, self.models
+        low, high = _scores(models.margin, models.error)
+        rows, wide = np.arange(len(of)), np.zeros(len(of))
+        if self.classes is None:
+            at, hit = self.link(models.margin[:, 0]), np.zeros(len(of))
+            most = self._spread(models.margin[:, 0], models.error, self.y)[1]
+        else:
+            most, hit = high[rows, self.y.astype(int)], np.zeros(len(of))
+            at = np.sort(high, axis=1)[:, 1] if len(self.classes) > 2 else expit(np.abs(models.margin[:, 0]))
+        for k in np.unique(of):
+            here, there = of == k, np.sort(most[of != k])
+            rank = math.ceil(Fraction(repr(coverage)) * (len(there) + 1))
+            R = there[rank - 1] if rank <= len(there) else math.inf
+            hit[here] = most[here] <= R
+            wide[here] = 2.0 * R if self.classes is None else (low[here] <= R).sum(axis=1)
+        return hit, wide, at
+
     # What is promised
 
     def rank(self, coverage: float) -> int:
@@ -198,6 +236,7 @@ class Training:
 
     def __post_init__(self) -> None:
         self.made: dict[tuple[str, str], Conformal] = {}
+        self.known: dict[str, Any] = {}  # what else has been made of the data, and stays in files
 
     @classmethod
     def of(cls, data: SearchData, splits: Sequence[Any], fit_params: dict[str, Any]) -> Training:
@@ -235,14 +274,15 @@ class Training:
         final, _ = split_pipeline(data.estimator)
         positive = data.weight > 0.0
         folds, tuned = 0, "the penalties were tuned on the same rows, of which the theorem does not speak"
-        if method == "cv+":
-            splits = _folds(self.splits, len(data.y))
+        by_rows = method != "cv+" or search.n_splits_ != len(self.splits)  # which are those of a sketch then
+        splits = [] if by_rows else _folds(self.splits, len(data.y))
+        if 0 < len(splits) < len(data.y):
             folds, penalties = len(splits), [search.best_penalties_] * len(splits)
             if tuning == "repeated":
                 tuned = "the penalties were tuned anew without each fold, and the theorem speaks of that, too"
                 penalties = [_tuned_without(search, self.given(), train).best_penalties_ for train, _ in splits]
             models = HeldOutModels.of_folds(data, splits, penalties, search._fold_weights.solutions)
-        else:
+        else:  # folds of single rows, too
             models = HeldOutModels.of_rows(data, search.best_penalties_)
         if self.grouped:
             tuned += ", and rows of one group are not exchangeable with those of another"
@@ -255,9 +295,10 @@ class Training:
 
 def _folds(splits: Sequence[Any], count: int) -> list[Any]:
     """The folds, of several drawings the first."""
-    for K in range(2, len(splits) + 1):
-        if numbers_of(splits[:K], count) is not None:
-            return list(splits[:K])
+    held = np.cumsum([len(np.arange(count)[test]) for _, test in splits])
+    K = int(np.searchsorted(held, count)) + 1
+    if 2 <= K <= len(splits) and numbers_of(splits[:K], count) is not None:
+        return list(splits[:K])
     raise ValueError(
         "method='cv+' needs folds that hold out every row once and train on all others, such as KFold's: cv has others"
     )
@@ -274,11 +315,15 @@ def _same(m: Array) -> Array:
     return m
 
 
+def check_coverage(coverage: Any) -> None:
+    if not (isinstance(coverage, Real) and 0.0 < float(coverage) < 1.0):
+        raise ValueError(f"coverage must lie between 0 and 1, got {coverage!r}")
+
+
 def asked(search: Any, X: Any, coverage: float, method: str, tuning: str) -> tuple[Any, Conformal]:
     """X as models see it, and what they are; whatever is wrong is said before anything is made."""
     check_is_fitted(search, "best_penalties_")
-    if not (isinstance(coverage, Real) and 0.0 < coverage < 1.0):
-        raise ValueError(f"coverage must lie between 0 and 1, got {coverage!r}")
+    check_coverage(coverage)
     for name, value, known in (("method", method, METHODS), ("tuning", tuning, TUNINGS)):
         if value not in known:
             raise ValueError(f"{name} must be {' or '.join(map(repr, known))}, got {value!r}")
@@ -289,8 +334,8 @@ def asked(search: Any, X: Any, coverage: float, method: str, tuning: str) -> tup
         raise TypeError(f"what the predictions of {type(final).__name__} are is not known: it has no intervals")
     if getattr(final, "family", None) == "cox":
         raise ValueError("Cox's model predicts no time: there are no intervals (see predict_survival_function)")
-    X = here(X)
-    count = getattr(X, "shape", (0, 0))
+    X = here(X) if hasattr(X, "shape") else np.asarray(X)
+    count = X.shape
     if len(count) != 2 or count[1] != search.n_features_in_:
         raise ValueError(f"X must have the {search.n_features_in_} columns of the training data, got shape {count}")
     validate_data(search, X, reset=False, skip_check_array=True)
@@ -306,8 +351,11 @@ class TellsHowSure:
     def coefficients(self) -> Any:
         """A DataFrame of pandas, one row for each coefficient of `best_estimator_`: `name`, `output` (of several
         classes or targets), `coef` per unit of the column before scalers, `coef_standardised` per standard deviation,
-        `proven` of the exact coefficient ("+", "-", "zero", or "open"), `radius`, how far `coef` is from it at most,
-        and `se`, a sandwich standard error where there is no l1, else NaN (`attrs["se"]` says what it tells)."""
+        `proven` of the exact coefficient ("+", "-", "zero", or "open", and then `why`), `radius`, how far `coef` is
+        from it at most, and `se`, a sandwich standard error where there is no l1, else NaN (`attrs["se"]` says what it
+        tells). Of tables of up to 500,000 numbers, as long as the data are in memory, all coefficients of exact models
+        without one row (`attrs["models"]`, the steps before the model kept) lie between `low` and `high`, and
+        `selected` of these models are proven to have one that is not zero; see `suffice.influence`."""
         return coefficients.frame(self)
 
     def predict_interval(

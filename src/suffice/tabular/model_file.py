@@ -147,11 +147,13 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
-def save(model: Any, folder: Path) -> tuple[tuple[Path | None, tuple[str, ...]], list[str]]:
+def save(
+    model: Any, folder: Path, names: tuple[str, str] = SAVED
+) -> tuple[tuple[Path | None, tuple[str, ...]], list[str]]:
     """The fitted model in a file: skops if there is one, else joblib; with the types in it that skops does not trust by
     itself, and what went wrong. A kill leaves the old file or the new one."""
     failures: list[str] = []
-    for name in SAVED if find_spec("skops") is not None else SAVED[1:]:
+    for name in names if find_spec("skops") is not None else names[1:]:
         try:
             content, types = _dumped(model, name)
             files.replace_atomically(folder / name, content)
@@ -163,7 +165,7 @@ def save(model: Any, folder: Path) -> tuple[tuple[Path | None, tuple[str, ...]],
 
 def _dumped(model: Any, name: str) -> tuple[bytes, tuple[str, ...]]:
     if name.endswith(".skops"):
-        content = _skops_io().dumps(model)
+        content = _skops_io().dumps(model, compression=zipfile.ZIP_DEFLATED)
         return content, tuple(untrusted_types(content))
     import joblib
 

@@ -24,6 +24,7 @@ from suffice.sklearn.measures import Predicted
 from suffice.sklearn.survival import checked_times, survival_function
 from suffice.sklearn.target import fitted_inside, fitted_target, wrapped
 from suffice.tabular.entries import Array, TableError, listed, plural, quoted
+from suffice.tabular.intervals import columns as of_intervals
 from suffice.tabular.model_file import blamed, load_file, model_file
 from suffice.tabular.preparation import RowsPreparation
 from suffice.tabular.problem import TableProblem
@@ -138,11 +139,17 @@ def times_of(text: str) -> list[float]:
 
 
 def predict(
-    folder: Path, path: str, *, carried: Sequence[str] = (), trust: bool = False, times: Sequence[float] = ()
+    folder: Path,
+    path: str,
+    *,
+    carried: Sequence[str] = (),
+    trust: bool = False,
+    times: Sequence[float] = (),
+    intervals: float | None = None,
 ) -> tuple[list[str], list[Any], list[str]]:
     """What the model of a run's folder says of a table: names and columns of classes with their probabilities, or of
     numbers, one for every row, after the columns that are `carried` along as they are in the file; and notes. Of Cox's
-    model log hazards, and the probabilities of no event until `times`."""
+    model log hazards, and the probabilities of no event until `times`. `intervals` is a coverage, such as 0.9."""
     recipe, file = read_recipe(folder), model_file(folder)
     model = load_file(file, trust=trust)
     table = read_for(recipe, path)
@@ -153,6 +160,9 @@ def predict(
     along = entries_of(path, carried, recipe.reading) if carried else []
     with blamed(file):
         names, columns, notes = predicted(model, recipe, table, times)
+    if intervals is not None:
+        named, ends, promise = of_intervals(folder, frame_for(model, table), intervals, trust=trust)
+        names, columns, notes = [*names, *named], [*columns, *ends], [*notes, promise]
     return [*carried, *names], [*along, *columns], notes
 
 

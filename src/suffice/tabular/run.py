@@ -3,14 +3,13 @@
     command.json    what was asked for, and a digest of the table
     table.json      how the table was read, and what of it the model needs: `suffice.tabular.predict` reads others so
     journal.jsonl   every evaluation, on disk before the next one begins
-    model.skops     the pipeline, fitted to all rows; model.joblib where skops is not installed
+    model.skops     the pipeline, fitted to all rows (model.joblib without skops); intervals.skops: models of the folds
     report.json     what was found, as plain data; report.html: the same, to look at
     history.json    what was found, in a line; state.json: where an update begins (`suffice.tabular.states`)
 
 `--max-seconds` are for all of it, from the start of the process to the report: what is under way when they are over is
 given up, but for the page itself. The same command in the same folder goes on where it was, and ends at the same bits:
-what is in the journal is not made again. Budgets and the number of processes may differ; anything else is another run,
-and refused.
+what is in the journal is not made again. Budgets and the number of processes may differ; else it is refused.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from suffice.signals import TimeOver, time_limit
 from suffice.sklearn import SufficeSearchCV, coefficients
 from suffice.sklearn.measures import compared_measures, shown
 from suffice.sklearn.survival import checked_times
-from suffice.tabular import states
+from suffice.tabular import intervals, states
 from suffice.tabular.entries import TableError, quoted
 from suffice.tabular.frames import table_for
 from suffice.tabular.model_file import SAVED, as_note, one_line, save
@@ -371,6 +370,7 @@ def execute(
     outcome.attempt("measures", lambda: compared_measures(search.held_out_, search.baseline_, **units))
     try:
         with time_limit(max(until, monotonic() + page)):
+            outcome.attempt("intervals", lambda: intervals.keep(search, problem, into))
             if held is not None:
                 outcome.notes += held[0]
                 outcome.attempt("test", lambda: held[1](model))
