@@ -62,7 +62,8 @@ ROWS, COLUMNS = (60, 12_000), (4, 120)
 LEVELS, CLASSES, FEWEST = 20, 10, 10  # one-hot columns of a text; classes; rows of a class
 RATIOS = [0.1, 0.5, 0.9, 1.0]
 NEAR, SMALL = 1.001, 0.3  # times the best loss; seconds that nobody waits for
-LEAST, LARGEST = 1e-12, 1e6  # penalties of which a loss is told
+LEAST, LARGEST = 1e-12, 1e6  # penalties of which a loss is told,
+PROVEN = 0.01  # to this share of it
 REPEATED, MOST, TICK = 0.2, 40, 0.01  # seconds: what takes less is repeated, so often; what some clocks count in
 PROOFS = ("/prove/", "/solvers/certificate.py", "_coefficient_proofs.py", "/rows/rounding.py", "/sklearn/certify.py")
 
@@ -282,7 +283,8 @@ OWN = tuple(name for name in TOOLS if name.startswith("suffice"))
 
 
 def exact_loss(data: Table, found: Found) -> float:
-    """The cross-validated loss of exactly trained models at these penalties, to six digits."""
+    """The cross-validated loss of exactly trained models at these penalties, to six digits; not a number where models
+    trained from 0 are not proven."""
     given = {name: min(max(value, LEAST), LARGEST) for name, value in zip(("l1", "l2"), found, strict=True) if value}
     given = given or {"l2": LEAST}
     penalties = "both" if len(given) == 2 else next(iter(given))
@@ -290,7 +292,9 @@ def exact_loss(data: Table, found: Found) -> float:
         data.estimator(penalties), dict.fromkeys(given, (LEAST, LARGEST)), cv=data.splits, scoring=data.scoring,
         refit=False, tolerance=1e-6, initial=given, options=Options(max_evaluations=1),
     )  # fmt: skip
-    return -float(search.fit(data.X, data.y).best_score_)
+    low, high = search.fit(data.X, data.y).score_interval_
+    proven = high - low <= max(PROVEN * abs(search.best_score_), 1e-9)
+    return -float(search.best_score_) if proven else float("nan")
 
 
 def timed(data: Table, tool: Tool) -> dict[str, Any]:
