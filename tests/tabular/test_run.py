@@ -92,6 +92,8 @@ def test_a_table_becomes_a_model_and_a_report(data, tmp_path, target, task):
     assert found["status"] == "suffices" and found["task"] == task and found["folder"] == str(out)
     assert {path.name for path in out.iterdir()} == {
         *("command.json", "journal.jsonl", "lock", "model.skops", "report.html", "report.json", "table.json"),
+        "history.json",
+        "state.json",
     }
     trusted = found["model_types"]
     assert trusted == skops.get_untrusted_types(file=out / "model.skops") and set(trusted) <= {"numpy.dtype"}
