@@ -9,11 +9,15 @@ BENCH_INSTALLED := $(VENV)/.installed-bench
 DOCS_INSTALLED := $(VENV)/.installed-docs
 EXTRAS := .venv-extras
 EXTRAS_INSTALLED := $(EXTRAS)/.installed
+RELEASE := .venv-release
+RELEASE_INSTALLED := $(RELEASE)/.installed
+OLDEST := .venv-oldest
+OLDEST_INSTALLED := $(OLDEST)/.installed
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-slow coverage test-extras install-extras smoke lint format bench docs install-docs clean
+.PHONY: help run test test-slow coverage test-extras install-extras test-oldest smoke dist check-dist audit sbom lint format bench results docs install-docs clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile
@@ -39,12 +43,35 @@ test-extras: $(EXTRAS_INSTALLED)  ## run the tests of torch and JAX arrays, in a
 
 install-extras: $(EXTRAS_INSTALLED)
 
+test-oldest: $(OLDEST_INSTALLED)  ## run the tests with the oldest packages that pyproject.toml allows, in an environment of their own
+	$(ONE_THREAD) $(OLDEST)/bin/python -m pytest -n 2
+
 smoke: $(INSTALLED)  ## build the wheel, install it without extras into a clean environment, and try it there
 	rm -rf build/wheel build/clean
 	$(PIP) wheel --no-deps --no-build-isolation --wheel-dir build/wheel .
 	$(BIN)/python -m venv build/clean
 	build/clean/bin/python -m pip --disable-pip-version-check --quiet install -c requirements/test.txt build/wheel/*.whl
 	cd build/clean && $(ONE_THREAD) bin/python -I ../../tools/smoke.py
+
+dist: $(RELEASE_INSTALLED)  ## the wheel and the archive of the source of a release, in dist/
+	rm -rf dist
+	$(RELEASE)/bin/python -m build --outdir dist
+
+check-dist: dist  ## look at what is in dist/, and try both in an environment of their own, away from src/
+	$(RELEASE)/bin/twine check --strict dist/*
+	$(RELEASE)/bin/check-wheel-contents dist/*.whl
+	$(PYTHON) tools/check_dist.py dist --build build/dist
+
+audit: $(RELEASE_INSTALLED)  ## ask PyPI for known vulnerabilities of all pins; what cannot be asked about is a failure
+	mkdir -p build
+	for each in requirements/*.txt; do grep -E '^[A-Za-z0-9_.-]+==' $$each > build/pins.txt; \
+		$(RELEASE)/bin/pip-audit --strict --disable-pip --no-deps -r build/pins.txt || exit 1; done
+
+sbom: $(RELEASE_INSTALLED)  ## what a run of the command line is made of, as CycloneDX: dist/sbom.json
+	$(PYTHON) -m venv --clear build/sbom
+	build/sbom/bin/python -m pip --disable-pip-version-check --quiet install -c requirements/test.txt ".[cli,plot,parquet,skops]"
+	mkdir -p dist
+	$(RELEASE)/bin/cyclonedx-py environment --output-reproducible -o dist/sbom.json build/sbom
 
 lint: $(INSTALLED)  ## check style and types
 	$(BIN)/ruff check
@@ -63,14 +90,20 @@ bench: $(BENCH_INSTALLED)  ## measure against rivals
 	$(BIN)/python benchmarks/paper_run.py --out benchmarks/results
 	$(BIN)/python benchmarks/growth.py --out benchmarks/results
 
+results: $(BENCH_INSTALLED)  ## measure everything again that README or the documentation show, and that is older than the code
+	$(ONE_THREAD) $(BIN)/python benchmarks/all_results.py run
+
 docs: $(DOCS_INSTALLED)  ## build the documentation site, build/docs/index.html; warnings are errors
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet -d build/doctrees docs build/docs
 	@echo build/docs/index.html
 
-install-docs: $(DOCS_INSTALLED)
+install-results: $(BENCH_INSTALLED)  ## measure everything again that README or the documentation show, and that is older than the code
+	$(ONE_THREAD) $(BIN)/python benchmarks/all_results.py run
+
+docs: $(DOCS_INSTALLED)
 
 clean:  ## remove the environments, caches and the worked example's output
-	rm -rf $(VENV) $(EXTRAS) build dist results .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(EXTRAS) $(RELEASE) $(OLDEST) build dist results .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -95,4 +128,14 @@ $(EXTRAS_INSTALLED): requirements/extras.txt requirements/test.txt pyproject.tom
 	$(EXTRAS)/bin/python -m pip --disable-pip-version-check --quiet install -r requirements/extras.txt
 	$(EXTRAS)/bin/python -m pip --disable-pip-version-check --quiet install --no-deps --no-build-isolation -e .
 	$(EXTRAS)/bin/python -c 'import jax, torch'
+	@touch $@
+
+$(RELEASE_INSTALLED): requirements/release.txt
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/python -m pip --disable-pip-version-check --quiet install -r requirements/release.txt
+	@touch $@
+
+$(OLDEST_INSTALLED): pyproject.toml $(RELEASE_INSTALLED)
+	$(RELEASE)/bin/uv venv --quiet --clear --python $(PYTHON) $(OLDEST)
+	$(RELEASE)/bin/uv pip install --quiet --python $(OLDEST)/bin/python --resolution lowest-direct -e ".[dev]"
 	@touch $@

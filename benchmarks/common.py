@@ -51,13 +51,17 @@ def parser(doc: str | None) -> argparse.ArgumentParser:
 
 
 def provenance(*packages: str) -> dict[str, str]:
-    """What produced a result: commit, versions, processor, time."""
-    describe = ["git", "-C", str(HERE), "describe", "--always", "--dirty", "--exclude=*"]
+    """What produced a result: commit (with "-dirty" if files beside the results have changed), versions, processor,
+    time."""
+    git = ["git", "-C", str(HERE)]
+    changes = [*git, "status", "--porcelain", "--untracked-files=no", "--", ":/", ":(exclude)results"]
     try:
-        commit = subprocess.run(describe, capture_output=True, text=True, check=True).stdout.strip()
+        describe, status = ([*git, "rev-parse", "--short", "HEAD"], changes)
+        found = [subprocess.run(one, capture_output=True, text=True, check=True).stdout for one in (describe, status)]
+        commit = found[0].strip() + ("-dirty" if found[1].strip() else "")
     except (OSError, subprocess.CalledProcessError):
         commit = "unknown"
-    versions = {name: _version(name) for name in ("suffice", "numpy", "scipy", *packages)}
+    versions = {"suffice": suffice.__version__, **{name: _version(name) for name in ("numpy", "scipy", *packages)}}
     return {
         "commit": commit,
         "python": platform.python_version(),

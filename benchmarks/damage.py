@@ -1,4 +1,4 @@
-"""Can damage to a run's folder change its answer without a word? More than 1,044 damages, each resumed.
+"""Can damage to a run's folder change its answer without a word? 974 damages, each resumed.
 
 Runs are finished or interrupted: `tune` from one start and from many, `SufficeSearchCV`, and `suffice tune`. Each file
 is cut, emptied, deleted, changed in a bit, appended to, has lines doubled, dropped or exchanged, is replaced by that of

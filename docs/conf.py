@@ -19,7 +19,7 @@ author = "the suffice developers"
 copyright = author
 version = release = suffice.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "mathml", "plain_docstrings"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "mathml", "plain_docstrings", "result_files"]
 exclude_patterns = ["_extensions"]
 myst_enable_extensions = ["dollarmath", "amsmath", "deflist"]
 myst_heading_anchors = 3

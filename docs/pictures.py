@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -14,10 +17,12 @@ matplotlib.use("agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+from PIL import Image
 from sklearn.linear_model import ElasticNet
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from suffice import plots
 from suffice.sklearn import SufficeSearchCV
 
 HERE = Path(__file__).resolve().parent
@@ -85,9 +90,93 @@ def global_certificate() -> None:
     save(figure, "global_plane.png")
 
 
+def clinical() -> None:
+    names = blocks_of("tutorials/clinical.md", "predict_interval")
+    intervals, truth, search = np.asarray(names["intervals"]), names["truth"], names["search"]
+    some = np.argsort(search.predict(names["new"]))[:: len(truth) // 40][:40]
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.0), width_ratios=(3, 2))
+    inside = (intervals[some, 0] <= truth[some]) & (truth[some] <= intervals[some, 1])
+    left.vlines(
+        np.arange(len(some)), intervals[some, 0], intervals[some, 1], color="#56B4E9", linewidth=4, label="interval"
+    )
+    for these, colour, label in ((inside, "#1c2733", "what came"), (~inside, "#D55E00", "outside")):
+        left.plot(np.flatnonzero(these), truth[some][these], "o", color=colour, markersize=4, label=label)
+    left.set_xlabel("new patients, by prediction")
+    left.set_ylabel("progression")
+    left.legend(frameon=False, fontsize=8, loc="upper left")
+    plots.draw_influence(names["rows"], right)
+    right.legend(frameon=False, fontsize=8, loc="lower right")
+    save(figure, "clinical.png")
+
+
+def genes() -> None:
+    names = blocks_of("tutorials/genes.md", "influence(search)")
+    chosen, models = names["chosen"].sort_values("selected"), names["found"].attrs["models"]
+    real = chosen.index.isin(np.arange(0, 1000, 170))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 5.2), width_ratios=(1, 1))
+    left.bar(np.arange(len(chosen)), chosen["selected"], color=np.where(real, "#D55E00", "#0072B2"), width=0.9)
+    left.axhline(models, color="#8a94a0", linestyle=":")
+    left.set_xlabel("genes of the model")
+    left.set_ylabel(f"models without one sample, of {models}, that have the gene")
+    plots.draw_influence(names["rows"], right)
+    right.legend(frameon=False, fontsize=8, loc="lower right")
+    save(figure, "genes.png")
+
+
+def certify() -> None:
+    names = blocks_of("guide/certify.md", "kept, right")
+    exact, fitted, kept = names["exact"].coef_, names["lasso"].coef_[0], names["right"]
+    order = np.argsort(exact, kind="stable")
+    figure, axes = plt.subplots(figsize=(9, 3.6))
+    axes.axhline(0.0, color="#8a94a0", linewidth=0.8)
+    axes.bar(np.arange(len(order)), exact[order], color="#0072B2", label="exact")
+    wrong = ~kept[order] & (fitted[order] != 0)
+    for those, colour, label in ((~wrong, "#333", "as fitted"), (wrong, "#D55E00", "as fitted; exactly, it is zero")):
+        axes.plot(np.flatnonzero(those), fitted[order][those], "o", color=colour, markersize=5, label=label)
+    axes.set(xlabel="column, by its exact coefficient", ylabel="coefficient")
+    axes.legend(frameon=False)
+    save(figure, "certify.png")
+
+
+def survival() -> None:
+    names = blocks_of("tutorials/survival.md", "predict_survival_function")
+    search, X = names["search"], names["data"].X
+    times = np.arange(1, 53)
+    ranks = np.argsort(search.predict(X))
+    figure, axes = plt.subplots(figsize=(7, 3.8))
+    for share, colour in ((0.05, "#009E73"), (0.5, "#0072B2"), (0.95, "#D55E00")):
+        row = X[ranks[[int(share * len(ranks))]]]
+        curve = search.predict_survival_function(row, times=times)[0]
+        axes.step(times, curve, color=colour, where="post", label=f"riskier than {100 * share:.0f} % of all")
+    axes.set(xlabel="week after release", ylabel="not arrested yet", ylim=(0, 1.02))
+    axes.legend(frameon=False, loc="lower left")
+    save(figure, "survival.png")
+
+
+def report() -> None:
+    """The first screen of the page that the README's commands write, in Chromium."""
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        print("report.png stays as it is: no Chromium here")
+        return
+    blocks_of("../README.md", "to_csv")
+    subprocess.run([sys.executable, "-m", "suffice", "tune", "patients.csv", "--target", "target"], check=True)
+    page = Path("results/tune-patients/report.html").resolve().as_uri()
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={Path.cwd()}"]
+    shot = [chromium, *flags, "--window-size=1200,1200", "--screenshot=screen.png", page]
+    subprocess.run(shot, check=True, stderr=subprocess.DEVNULL)
+    screen = Image.open("screen.png").convert("RGB").crop((24, 16, 1176, 866))
+    screen.quantize(256).save(HERE / "_static" / "report.png", optimize=True)
+
+
 if __name__ == "__main__":
     os.chdir(tempfile.mkdtemp())
+    certify()
+    report()
+    survival()
     first_search()
     csv_path()
     own_problem()
     global_certificate()
+    clinical()
+    genes()

@@ -307,6 +307,16 @@ def test_a_folder_in_which_the_model_would_be_written_through_a_link_is_refused_
     assert victim.read_bytes() == SECRET
 
 
+@pytest.mark.parametrize("name", ["model.skops", "model.joblib"])
+def test_a_model_is_not_read_through_a_link_either(tmp_path, victim, name):
+    pytest.importorskip("skops")
+    from suffice.tabular.model_file import load_file
+
+    (tmp_path / name).symlink_to(victim)
+    with pytest.raises(JournalError, match=f"{name} is a symbolic link"):
+        load_file(tmp_path / name, trust=True)
+
+
 def test_a_model_is_not_written_through_a_link(tmp_path, victim):
     pytest.importorskip("pandas")
     from sklearn.linear_model import Ridge

@@ -62,6 +62,8 @@ LAZY = {
         "sklearn",
     ): "certify takes a point, or a fitted estimator, for which alone it needs scikit-learn",
     ("globally", "plots"): "GlobalCertificate.plot draws, and nothing else of a certificate does",
+    ("cli", ""): "`suffice --version`",
+    ("journal", ""): "a journal says which version of the package wrote it",
     ("sklearn", ""): "a report says which version of the package made it",
 }
 

@@ -1,5 +1,6 @@
 """Figures of a result: they show its evaluations, for any number of parameters, on given axes or their own."""
 
+import inspect
 import sys
 
 import numpy as np
@@ -128,3 +129,11 @@ def test_without_matplotlib_the_extra_is_named(results, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r"suffice\[plot\]"):
         results[1].plot_path()
+
+
+@pytest.mark.parametrize("name", [name for name in plots.__all__ if name.startswith("draw_")])
+def test_signatures_are_those_that_sphinx_reads(name):
+    """Sphinx takes defaults from a function's source, where there are any, and fails where those are others."""
+    draw = getattr(plots, name)
+    assert inspect.unwrap(draw) is draw and draw.__defaults__ is None
+    assert inspect.signature(draw).parameters["ax"].default is None

@@ -99,7 +99,7 @@ def _logistic_grid(X: Array, y: Array, cv: Any, grid: int) -> tuple[float, float
     began = time.perf_counter()
     rival = LogisticRegressionCV(
         Cs=np.geomspace(1e-4, 1e4, grid), l1_ratios=np.linspace(0.0, 1.0, grid), cv=cv, solver="saga",
-        scoring="neg_brier_score", use_legacy_attributes=False, refit=True,
+        scoring="neg_log_loss", use_legacy_attributes=False, refit=True,
     ).fit(X, y)  # fmt: skip
     seconds = time.perf_counter() - began
     total, ratio = 1.0 / (rival.C_ * len(y) * (1.0 - 1.0 / FOLDS)), rival.l1_ratio_  # as in a fold

@@ -12,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import suffice
 from suffice.report.folder import COMMAND, read, write
 
 FIGURES = ("fig1", "fig2", "fig3", "fig4", "fig5")
@@ -106,7 +107,8 @@ def read_command(folder: Path) -> dict[str, str]:
 def provenance(command: str, seconds: float, machine: str) -> dict[str, Any]:
     """What produced a study, and how long it took."""
     return {
-        **{name: version(name) for name in ("suffice", "numpy", "scipy")},
+        "suffice": suffice.__version__,
+        **{name: version(name) for name in ("numpy", "scipy")},
         "python": platform.python_version(),
         "machine": machine,
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),

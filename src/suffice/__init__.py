@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from suffice.search.objective import Objective, exact
     from suffice.search.tune import resume, tune
     from suffice.search.tuner import Request, Tuner
+    from suffice.sklearn.influence import influence
     from suffice.sklearn.left_out import leave_one_out
     from suffice.solvers.certificate import Certificate
     from suffice.solvers.problem import Composite
@@ -64,6 +65,7 @@ __all__ = [
     "certify_global",
     "datasets",
     "exact",
+    "influence",
     "iterate",
     "leave_one_out",
     "losses",
@@ -92,6 +94,7 @@ _HOMES = {
     "solvers.solution": "Outcome Solution",
     "solvers.solver": "iterate solve",
     "space": "Space",
+    "sklearn.influence": "influence",
     "sklearn.left_out": "leave_one_out",
     "tabular.from_python": "tune_table",
 }

@@ -38,6 +38,9 @@ class FitReport:
     score_interval: tuple[float, float]  #: a proven interval for that of the exactly trained model
     rule: str  #: which proof gave `radius`: see `Certificate.rule`; "none" where there is none
     message: str  #: a sentence for people
+    wrongly_nonzero: tuple[int, ...] = ()  #: columns with a coefficient that is proven to be zero in the exact model
+    wrongly_zero: tuple[int, ...] = ()  #: columns without one, which is proven not to be zero there
+    support_open: int = 0  #: how many coefficients of the exact model have neither a sign nor a zero proven
 
     def __repr__(self) -> str:
         score = f", {self.scoring} {self.score:.4g}" if self.scoring else ""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import atexit
 import gc
-import importlib.metadata
+import importlib
 import inspect
 import io
 import json
@@ -51,7 +51,9 @@ app = typer.Typer(add_completion=False, help="Hyperparameter tuning that trains 
 def main(version: Annotated[bool, typer.Option("--version", help="print the version")] = False) -> None:
     """Hyperparameter tuning that trains each model just accurately enough, and can prove it."""
     if version:
-        typer.echo(f"suffice {importlib.metadata.version('suffice')}")
+        from suffice import __version__
+
+        typer.echo(f"suffice {__version__}")
         raise typer.Exit
     if isinstance(sys.stdout, io.TextIOWrapper):  # names of files may hold bytes that are not UTF-8
         sys.stdout.reconfigure(errors="surrogateescape")
@@ -108,6 +110,9 @@ def predict(
     times: Annotated[
         str | None, typer.Option(help="1,2,5 for Cox's model: columns with the probability of no event until then")
     ] = None,
+    intervals: Annotated[
+        float | None, typer.Option(help="0.9: columns low and high, between which 90 % lie, or the set of classes")
+    ] = None,
     carried: Annotated[
         list[str] | None, typer.Option("--id", help="a column that comes along, in front (repeatable)")
     ] = None,
@@ -119,7 +124,8 @@ def predict(
         from suffice.tabular import predict as predicting
 
         asked = () if times is None else predicting.times_of(times)
-        names, columns, notes = predicting.predict(run, str(data), carried=carried or (), trust=trust, times=asked)
+        given = {"carried": carried or (), "trust": trust, "times": asked, "intervals": intervals}
+        names, columns, notes = predicting.predict(run, str(data), **given)  # type: ignore[arg-type]
         text = io.StringIO()
         predicting.write(text, names, columns)
         for note in notes:
@@ -146,6 +152,8 @@ def certify(
     with _one_line_errors("certify"):
         from suffice.tabular.certify import certify_file, certify_run, lines
 
+        if not model.exists():
+            raise ValueError(f"there is no file or folder {model}")
         if model.is_dir():
             if target is not None or weights is not None:
                 raise ValueError(f"{model} knows its target and weights: --target and --weights are for files")

@@ -27,6 +27,8 @@ __all__ = [
     "draw_accuracy",
     "draw_calibration",
     "draw_coefficients",
+    "draw_coverage",
+    "draw_influence",
     "draw_landscape",
     "draw_path",
     "draw_progress",
@@ -133,13 +135,17 @@ def _colour_bar(axes: Axes, scale: Scale) -> None:
 def _drawing(figure: Callable[..., Panel]) -> Callable[..., Axes]:
     """What draws this figure: `ax` comes after what it shows."""
 
-    @wraps(figure)
-    def draw(shown: Any, ax: Axes | None = None, *more: Any, **named: Any) -> Axes:
-        return draw_panel(figure(shown, *more, **named), ax)
-
     first, *others = inspect.signature(figure).parameters.values()
     ax = inspect.Parameter("ax", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
-    draw.__signature__ = inspect.Signature([first, ax, *others])  # type: ignore[attr-defined]
+    signature = inspect.Signature([first, ax, *others])
+
+    @wraps(figure)
+    def draw(*given: Any, **named: Any) -> Axes:
+        chosen = signature.bind(*given, **named).arguments
+        return draw_panel(figure(**{name: chosen[name] for name in chosen if name != "ax"}), chosen.get("ax"))
+
+    del draw.__wrapped__  # Sphinx would look for the default of `ax` in its source
+    draw.__signature__ = signature  # type: ignore[attr-defined]
     return draw
 
 
@@ -151,3 +157,9 @@ draw_landscape = _drawing(figures.landscape)
 draw_regularisation_path = _drawing(figures.regularisation_path)
 draw_calibration = _drawing(figures.calibration)
 draw_coefficients = _drawing(figures.coefficients)
+draw_coverage = _drawing(figures.coverage)
+
+
+def draw_influence(shown: Any, ax: Axes | None = None) -> Axes:
+    """Between which numbers coefficients lie without any one row: of `suffice.influence`."""
+    return draw_panel(figures.influence(shown.ranges()), ax)

@@ -31,7 +31,7 @@ class Status(Enum):
     NOT_FINITE = ("no finite values were found around the best point", False)
     OVERTAKEN = ("another start has reached target_cost", False)
     STOPPED = ("the callback asked to stop", False)
-    INTERRUPTED = ("interrupted from the keyboard", False)
+    INTERRUPTED = ("interrupted", False)
     TERMINATED = ("the process was asked to end (SIGTERM)", False)
     JOURNAL = ("the journal could not be written", False)
     FAILED = ("the objective failed", False)

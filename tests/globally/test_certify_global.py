@@ -91,6 +91,29 @@ def test_one_penalty_is_certified_and_f_lies_where_it_is_proven_to(name):
     assert false_proofs(problem, made, 20) == []
 
 
+@pytest.mark.parametrize("name", ["ridge", "l2 logistic", "l1 logistic", "Brier"])
+def test_no_look_at_one_penalty_is_lost_on_a_cell_too_wide(name):
+    """Halving cells that are too wide takes two looks for every cell that is left."""
+    made = suffice.certify_global(CASES[name](), 3e-3, options=suffice.GlobalOptions(max_evaluations=400))
+    assert made.success
+    assert made.evaluations <= 1.2 * len(made.cells)
+
+
+@pytest.mark.parametrize(("l1", "l2"), [(1.0, 0.0), (1.0, 0.1)])
+def test_rows_that_are_classified_beyond_doubt_stand_in_no_proofs_way(l1, l2):
+    """A margin that passes 709, where e^-m ceases to be a normal float, and then 745, where it ceases to be one."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3))
+    y = np.sign(X[:, 0] + 0.5 * rng.standard_normal(60))
+    X[0], y[0] = (500.0, 0.0, 0.0), 1.0
+    held = losses.LogLoss(X[40:], y[40:])
+    lower = OnePenalty(problems.ElasticNetLogistic(X[:40], y[:40]), l1, l2)
+    problem = suffice.BilevelProblem([lower], [held], space=suffice.Space(strength=(1e-5, 1.0)))
+    made = suffice.certify_global(problem, 1e-3, options=suffice.GlobalOptions(max_evaluations=200))
+    assert made.success, made.message
+    assert false_proofs(problem, made, 20) == []
+
+
 @pytest.mark.parametrize("kind", ["squares", "logistic"])
 def test_two_penalties_are_certified_and_f_lies_where_it_is_proven_to(kind):
     problem = two_penalties(kind, l1=(1e-2, 10.0), l2=(1e-2, 10.0))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.report.formats import bound, duration, interval
+from suffice.report.formats import ABSENT, bound, duration, interval, show
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,7 @@ def test_a_bound_is_rounded_to_the_side_on_which_it_holds():
     assert bound(2.4905e-6, up=True) == "2.5e-06" and bound(2.4905e-6, up=False) == "2.4e-06"
     assert bound(61.39, up=False, digits=3) == "61.3" and bound(0.0, up=True) == "0"
     assert bound(math.inf, up=True) == "inf"
+
+
+def test_lists_are_words_side_by_side_and_vectors_keep_their_brackets():
+    assert show(["a", "b"]) == "a, b" and show([]) == ABSENT and show([1.0, 2.5]) == "[1, 2.5]"

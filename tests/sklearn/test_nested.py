@@ -25,7 +25,7 @@ def test_every_outer_fold_is_scored_by_a_search_that_has_not_seen_it():
     np.testing.assert_array_equal(found.scores, cross_val_score(search, X, y, cv=outer))
     assert found.mean == found.scores.mean() and found.optimism == found.inner_scores.mean() - found.mean
     assert found.standard_error == pytest.approx(found.scores.std(ddof=1) / 2.0)
-    assert "over 4 outer folds" in str(found)
+    assert "over 4 outer folds" in str(found) and repr(found) == f"<NestedScore: {found}>"
 
 
 def test_weights_count_inside_and_outside():

@@ -65,6 +65,11 @@ def test_the_choice_is_the_best_mean_over_the_folds_of_the_search(found):
     assert table["score"][0] == pytest.approx(search.best_score_, rel=1e-3)  # gamma = 1 at the search's own penalties
 
 
+def test_it_shows_itself_in_a_line(found):
+    shown = repr(found[3])
+    assert shown.startswith("<Relaxed: gamma ") and " columns, score " in shown and len(shown) < 100
+
+
 def test_a_clear_sparse_signal_is_found_and_hardly_shrunken(found):
     search, _, _, made = found
     assert made.gamma < 1.0 and made.support.sum() < search.n_nonzero_ and made.support[:3].all()

@@ -114,6 +114,16 @@ def test_the_regularisation_path_is_as_accurate_as_it_says(ridge):
         assert found["nonzero"][k] == 5
 
 
+def test_a_path_of_one_model_is_told_and_not_drawn(ridge):
+    data = copy.deepcopy(ridge[3])
+    assert "path" in page(data).split('id="regularisation"')[1].split("</section>")[0]
+    found = data["regularisation"]
+    for name in ("multiples", "nonzero"):
+        found[name] = found[name][:1]
+    drawn = page(data).split('id="regularisation"')[1].split("</section>")[0]
+    assert "<svg" not in drawn and "would have taken longer than the search" in drawn
+
+
 def test_models_that_are_all_zero_claim_no_more_than_was_proven():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((60, 4)), rng.standard_normal(60)
@@ -470,7 +480,7 @@ def test_every_section_opens_and_nothing_complains(ridge, hostile, browser, tmp_
     browser.resize(width, 900)
     browser.open(tmp_path / "report.html")
     tabs = browser.run("[...document.querySelectorAll('[role=tab]')].map(tab => tab.getAttribute('aria-controls'))")
-    assert len(tabs) == 9
+    assert len(tabs) == 11
     drawn = 0
     for key in tabs:
         browser.run(f"document.getElementById('tab-{key}').click()")
@@ -489,9 +499,25 @@ def test_every_section_opens_and_nothing_complains(ridge, hostile, browser, tmp_
             .map(([t, f, text]) => text.textContent))"""
         assert browser.run(outside) == []
         drawn += len(figures)
-    assert drawn == 9
+    assert drawn == 12
     assert browser.run("document.documentElement.scrollWidth") <= width
     assert browser.problems == []
+
+
+@needs_chromium
+def test_survival_is_drawn_on_a_phone(survival, browser, tmp_path):
+    """Kaplan and Meier's curves of three groups, and calibration with its intervals."""
+    (tmp_path / "report.html").write_text(page(survival[3]), encoding="utf-8")
+    browser.resize(390, 900)
+    browser.open(tmp_path / "report.html")
+    browser.run("document.getElementById('tab-calibration').click()")
+    browser.settle()
+    drawn = browser.run(
+        "[...document.querySelectorAll('#calibration svg.chart')].filter(f => f.clientWidth)"
+        ".map(f => f.querySelectorAll('path').length)"
+    )
+    assert len(drawn) == 2 and min(drawn) > 2
+    assert browser.run("document.documentElement.scrollWidth") <= 390 and browser.problems == []
 
 
 @needs_chromium
@@ -505,6 +531,7 @@ def test_the_chosen_tab_is_in_view_on_a_phone(text, browser, tmp_path):
             f"(b => [b.left, b.right])(document.getElementById('tab-{key}').getBoundingClientRect())"
         )
         assert 0 <= left < right <= 390
+    assert browser.run("getComputedStyle(document.querySelector('.tabs')).overflowY") == "hidden"
 
 
 @needs_chromium

@@ -173,7 +173,7 @@ def test_a_category_of_two_levels_is_one_column(tmp_path):
     posed = pose(table(tmp_path, sex=["f", "m"] * 10, y=list(range(20))), "y", task="regression")
     made = posed.estimator[0].fit(posed.X)
     assert made.get_feature_names_out().tolist() == ["sex_m"]
-    assert np.asarray(made.transform(posed.X)).ravel().tolist() == [0.0, 1.0] * 10
+    assert np.asarray(made.transform(posed.X)).ravel().tolist() == [0.0, 2.0] * 10  # whose standard deviation is 1
 
 
 def levels_of(problem):

@@ -73,7 +73,8 @@ def run(settings, address, folder):
 def prepared(raw, levels, fold, folds):
     """Preparations of raw rows, of which the first columns are numbers."""
     names = [f"x{k}" for k in range(raw.shape[1] - len(levels))]
-    step = RowsPreparation(preparation_of(names, [*levels], 10, dense=True), names, levels)
+    counts = {name: len(known) if name == "sex" else len(known) + 1 for name, known in levels.items()}
+    step = RowsPreparation(preparation_of(names, counts, 10, dense=True), names, levels)
     return step.fit_rows(RowBlocks.of(raw, block=50), fold, folds)
 
 
@@ -91,13 +92,14 @@ def address(cluster):
 
 def test_preparations_are_those_of_scikit_learn_for_the_training_rows_of_every_fold():
     codes = FRAME.c.map({"x": 0.0, "y": 1.0, "z": 2.0}).fillna(3.0)
-    raw = np.column_stack([FRAME.a, FRAME.b, codes])
+    sex = np.arange(ROWS) % 5 == 0
+    raw = np.column_stack([FRAME.a, FRAME.b, sex, codes])
     fold = np.random.default_rng(1).permutation(ROWS) % FOLDS
-    found = prepared(raw, {"c": np.array(["x", "y", "z"])}, fold, FOLDS)
-    frame = FRAME[["a", "b", "c"]].assign(c=FRAME.c.where(FRAME.c.notna(), np.nan))
+    found = prepared(raw, {"sex": np.array(["f", "m"]), "c": np.array(["x", "y", "z"])}, fold, FOLDS)
+    frame = FRAME[["a", "b", "c"]].assign(c=FRAME.c.where(FRAME.c.notna(), np.nan), sex=np.where(sex, "m", "f"))
     frame = frame.rename(columns={"a": "x0", "b": "x1"})
     for k, preparation in enumerate(found):
-        theirs = preparation_of(["x0", "x1"], ["c"], 10, dense=True).fit(frame[fold != k])
+        theirs = preparation_of(["x0", "x1"], {"sex": 2, "c": 4}, 10, dense=True).fit(frame[fold != k])
         np.testing.assert_allclose(preparation.transform(raw), theirs.transform(frame), rtol=1e-12, atol=1e-13)
         ours = preparation.of_frames()
         np.testing.assert_allclose(ours.transform(frame), theirs.transform(frame), rtol=1e-12, atol=1e-13)

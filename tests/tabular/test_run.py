@@ -91,10 +91,10 @@ def test_a_table_becomes_a_model_and_a_report(data, tmp_path, target, task):
     assert low <= found["score"] <= high and found["measures"]["better_than_baseline"]
     assert found["status"] == "suffices" and found["task"] == task and found["folder"] == str(out)
     assert {path.name for path in out.iterdir()} == {
-        *("command.json", "journal.jsonl", "lock", "model.skops", "report.html", "report.json", "table.json"),
-        "history.json",
-        "state.json",
+        *("command.json", "intervals.skops", "journal.jsonl", "lock", "model.skops"),
+        *("report.html", "report.json", "table.json", "history.json", "state.json"),
     }
+    assert (out / "report.html").stat().st_size < 1_000_000
     trusted = found["model_types"]
     assert trusted == skops.get_untrusted_types(file=out / "model.skops") and set(trusted) <= {"numpy.dtype"}
     model = skops.load(out / "model.skops", trusted=trusted)

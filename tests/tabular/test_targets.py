@@ -67,7 +67,7 @@ def test_whole_thousands_are_amounts_and_no_counts(tmp_path):
 def test_errors_are_those_of_the_best_penalties_as_a_share_of_the_means():
     """Of two numbers nearly without noise, and of counts whose logarithm is linear."""
     frame = pandas.DataFrame(X, columns=["a", "b"])
-    before = preparation_of(["a", "b"], [], 10, dense=True)
+    before = preparation_of(["a", "b"], {}, 10, dense=True)
     y = 10.0 + X @ [1.0, -2.0]
     counted, squares, counts = targets.counts_or_numbers(frame, y, before)
     assert not counted and squares < 1e-10 < 0.05 * counts
@@ -177,3 +177,20 @@ def test_sorted_rows_are_told_from_shuffled_ones():
     for y, classes in ((np.sort(X[:, 0]), False), (np.repeat([2, 0, 1], N // 3), True), (np.arange(N) // 100, False)):
         assert columns._sorted(y, classes) and columns._sorted(y[::-1], classes)
         assert not columns._sorted(rng.permutation(y), classes)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_two_levels_are_what_zeros_and_ones_are(tmp_path, missing):
+    """Prepared columns differ by a shift, which the intercept takes: penalties and models are the same."""
+    told = np.where(X[:, 0] > 0.5, "" if missing else "yes", "no")
+    as_text = posed(tmp_path, {"told": told, "x": X[:, 1], "y": X[:, 0] + X[:, 1]})
+    as_number = posed(tmp_path, {"told": (told == "no").astype(float), "x": X[:, 1], "y": X[:, 0] + X[:, 1]})
+    prepared = [one.estimator[0].fit_transform(one.X) for one in (as_text, as_number)]
+    by_name = [dict(zip(one.estimator[0].get_feature_names_out(), made.T, strict=True)) for one, made in
+               zip((as_text, as_number), prepared, strict=True)]  # fmt: skip
+    (name,) = by_name[0].keys() - {"x"}
+    assert {name[:5], *by_name[1]} == {"told_", "told", "x"}
+    ours, theirs = by_name[0][name], by_name[1]["told"]
+    sign = 1.0 if np.dot(ours - ours.mean(), theirs) > 0.0 else -1.0
+    np.testing.assert_allclose(ours - ours.mean(), sign * (theirs - theirs.mean()), rtol=0.0, atol=1e-12)
+    assert np.std(ours) == pytest.approx(1.0)

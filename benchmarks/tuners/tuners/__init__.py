@@ -70,6 +70,7 @@ _ALL: list[Tuner] = [
     Tuner("MAID", "gradient", gradient.maid, slopes=True),
     Tuner("L-BFGS-B", "gradient", gradient.lbfgsb, slopes=True),
     Tuner("accuracy of others", "ablation", ours.same_accuracy),
+    Tuner("accuracy of others, 1e-2", "ablation", partial(ours.same_accuracy, relative=1e-2)),
     Tuner("policy of the paper", "ablation",
           partial(ours.tune, derivatives="never", policy="weights", accuracy_factor=100.0)),
     Tuner("c = 30", "ablation", partial(ours.tune, derivatives="never", accuracy_factor=30.0)),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import suffice
-from benchmarks.tuners.protocol import Run, Vector
+from benchmarks.tuners.protocol import RELATIVE, Run, Vector
 from suffice.search import accuracy
 
 MOST = 1000  # evaluations: a run ends by itself, or by the protocol's budget
@@ -99,10 +99,14 @@ class _Cold(_Without):
 
 
 class _SameAccuracy(_Without):
-    """Every training is as accurate as that of tuners that know nothing of accuracy."""
+    """Every training is as accurate as that of tuners that know nothing of accuracy, and believed."""
+
+    def __init__(self, run: Run, relative: float) -> None:
+        super().__init__(run)
+        self.relative = relative
 
     def evaluate(self, theta: Vector, *, within: float, warm: Any = None) -> suffice.Evaluation:
-        made = self.run.train(theta, offer=False)
+        made = self.run.train(theta, offer=False, relative=self.relative)
         return replace(made, errors=np.zeros(len(made.e)), work=0.0)
 
 
@@ -114,8 +118,8 @@ def cold(run: Run) -> None:
     tune(run, _Cold(run), derivatives="never")
 
 
-def same_accuracy(run: Run) -> None:
-    tune(run, _SameAccuracy(run), derivatives="never")
+def same_accuracy(run: Run, relative: float = RELATIVE) -> None:
+    tune(run, _SameAccuracy(run, relative), derivatives="never")
 
 
 def accurate_looks(run: Run) -> None:

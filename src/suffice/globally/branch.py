@@ -13,9 +13,14 @@ becomes or ceases to be zero, and elsewhere of first order by what a kink does t
 (1/epsilon)^(m/3) cells with m parameters, (1/epsilon)^(m-1) along kinks. The Lasso alone needs no cells to be looked
 at: all of its path is known (`suffice.globally.homotopy`).
 
-Cells are cut in the user's units: at the geometric mean of their ends, or at a CUT-th of the upper one where that is
-more, since penalties that are small beside the data's curvature all look alike. A cell without an upper end is bounded
-from w = 0 (all weights tend to it as l2 grows, and are 0 for l1 >= l1_max), and cut at ten times its lower end.
+One parameter is swept: from weights at c the widest c - r, c + r is looked for of which enough is proven, and what is
+left on either side is a cell of its own, so that no look is lost on a cell too wide. r/c changes little from one to the
+next: c is chosen for such an r to end at the cell's upper end. Enough is what cannot hold anything better, or what is
+known to a ROUGH share of F; where that turns out too rough, to a TIGHT share of epsilon, from the same weights.
+
+Two parameters are cut in the user's units: at the geometric mean of their ends, or at a CUT-th of the upper one where
+that is more, since penalties that are small beside the data's curvature all look alike. A cell without an upper end is
+bounded from w = 0 (all weights tend to it as l2 grows, and are 0 for l1 >= l1_max), and cut at ten times its lower end.
 
 Nothing is proven of weights: `suffice.globally.surfaces` does that, whatever they are. A journal holds them, and what
 F was evaluated to be; what follows from them is worked out again.
@@ -52,6 +57,9 @@ BEYOND = 10.0  # where a cell without an upper end is cut, times its lower end
 SHARE = 0.02  # of epsilon: how well F is to be known at centres
 TIGHT = 0.1  # of epsilon: what a cell's slack may be, relative to F, for all to be known of it
 INSIDE = 1e-3  # of the way from an end to the centre
+ROUGH = 0.1  # of F: the slack of a cell that is looked at
+SHRUNK, SHRINKS = 0.75, 12  # r from try to try, and how often
+FARTHER, NEARER = 1.2, 0.8  # times the latest r/c: where tries begin, and what c counts on
 NARROWEST = 1e-9  # of its upper end: a cell this narrow is not cut any more
 
 
@@ -65,6 +73,7 @@ class Cell:
     upper: float
     surface: LossSurface = field(repr=False)
     solved: bool = False  # whether F was evaluated at its own centre
+    reach: float = 1.0  # r over c that was enough nearby
 
     @property
     def box(self) -> PenaltyBox:
@@ -192,6 +201,10 @@ class BranchAndBound:
     def step(self) -> None:
         """Look at the cell with the least bound, or cut it where that was done."""
         _, _, cell, starts = heapq.heappop(self.heap)
+        swept = len(cell.low) == 1 and cell.box.bounded and not cell.narrow[0]
+        if cell.solved and swept and cell.surface.slack > TIGHT * self.epsilon * cell.lower:
+            self._sweep(cell, starts)
+            return
         if cell.solved:
             for part in cell.parts():
                 self._push(part, starts)
@@ -200,6 +213,8 @@ class BranchAndBound:
             starts = homotopy.weights(self._known, cell.box)
         if cell.surface.slack <= TIGHT * self.epsilon * cell.lower:
             self._settle(cell, starts)
+        elif swept:
+            self._sweep(cell, starts)
         else:
             self._look(cell, starts)
 
@@ -224,6 +239,34 @@ class BranchAndBound:
         better = surface.slack < cell.surface.slack or surface.least(box) > cell.lower
         own = replace(surface if better else cell.surface, relief=surface.relief)
         self._push(cell.known_by(surface, box, surface=own, solved=True), found if box.bounded else None)
+
+    def _sweep(self, cell: Cell, starts: Starts) -> None:
+        """What follows for a cell of one parameter from weights at c, and cells of what is left."""
+        low, high = float(cell.low[0]), float(cell.high[0])
+        c, found = float(cell.surface.centre[0]), starts
+        if not cell.solved or found is None:
+            c = max(high / (1.0 + NEARER * cell.reach), float(cell.box.centre[0]))
+            found = self._minimised(np.array([c]), starts)
+            if sum(map(CertifiableFold.cost, self.folds, found)) < (1.0 - SHARE * self.epsilon) * self.upper:
+                self._evaluate(np.array([c]), found)
+        near, surface, least, tight = cell.box, cell.surface, cell.lower, TIGHT * self.epsilon
+        r = min(FARTHER * cell.reach * c, max(c - low, high - c), c)
+        for _ in range(SHRINKS):
+            ends = low if r >= c - low else c - r, high if r >= high - c else c + r  # c - (c - low) may not be low
+            near = PenaltyBox(np.array([ends[0]]), np.array([ends[1]]))
+            box = PenaltyBox(np.minimum(near.low, c - r), np.maximum(near.high, c + r))
+            surface = together([part_of(fold, w, box) for fold, w in zip(self.folds, found, strict=True)], box)
+            least = max(surface.least(near), cell.lower)
+            enough = surface.slack <= (tight if cell.solved else max(ROUGH, tight)) * least
+            if enough or least >= (1.0 - self.epsilon) * self.upper:
+                break
+            r = high - c if SHRUNK * r < high - c < r else SHRUNK * r
+        known = surface.slack <= tight * least
+        self._push(cell.known_by(surface, near, surface=surface, solved=not known, reach=r / c), found)
+        for end, other in ((low, near.low[0]), (near.high[0], high)):
+            if end < other:
+                left = PenaltyBox(np.array([end]), np.array([other]))
+                self._push(cell.known_by(cell.surface, left, reach=r / c), found)
 
     def _minimised(self, t: Array | None, starts: Starts) -> list[Array]:
         """Weights of all folds at parameters t, zeros without any; it counts as an evaluation."""

@@ -29,6 +29,9 @@ are sums over its monomials. With C = a c,
 and a clip of 1 costs no more than sqrt(||x_j||_E^2 + l2_low) + (l2_high - l2_low) sqrt((H^-1)_jj), where E = (a
 psi''_max)^2 / C. On P outside S, where w~ is 0, e_j = max(0, |p_j(t)| - l1) + (X^T a zeta)_j + ..
 
+Rows whose C is hardly a float, margins being hundreds, are left out of these sums: whatever multiplies x_i there costs
+its size times ||x_i||_{H^-1}, and moves the gradient of a column by its size times |x_ij|.
+
 *Outside P* the gradient moves by at most ||x_j||_E (sum_j k_j ||x_j||_E + ||C^(-1/2) a zeta||) + ||x_j||_E' rho from
 p_j, E' having psi''_max over all that margins may reach. If |grad_j f| < l1 there for all j outside P, then the
 minimiser on P is that of Phi_t on all columns, and the only one. P begins with the columns on which the path lives and
@@ -43,6 +46,7 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, norm
 from suffice.globally.expansions import least_secant, most_bend
@@ -64,9 +68,11 @@ from suffice.globally.paths import (
 from suffice.prove.factor import ProvenFactor, Variables
 from suffice.prove.verified_rows import weighted_gram
 from suffice.rows.design import largest_matrix
+from suffice.rows.rounding import TINY
 
 TRIES = 6  # to find P
 DAMPINGS = 6  # to find how far margins move
+LONE = 1e-250  # C of rows that stand by themselves: beyond, squares underflow
 FAR = 8.0  # that margins move on average: what could be proven then would be of no use
 
 
@@ -138,13 +144,14 @@ class Reached:
 
     factor: ProvenFactor
     C: Array
+    lone: npt.NDArray[np.bool_]  # whether rows are left out of sums over C
     E: Array
     norms: Array  # ||x_i||_{H^-1}
     rho: float
     moves: Array
     up: float
-    clipped: float  # sum_j k_j ||x_j||_E
-    of_zeta: float  # ||C^(-1/2) a zeta||
+    before: float  # sum_j k_j ||x_j||_E + ||C^(-1/2) a zeta||
+    shifts: Array  # of psi', row by row: a zeta and clips
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,12 +189,17 @@ class PathReach:
 
     def _moved(self, found: Reached) -> Array:
         """How far the gradient of every column is from its expansion, at most, at minimisers."""
-        fold, before = self.fold, found.clipped + found.of_zeta
+        fold = self.fold
         if fold.loss.third == 0.0:
-            return fold.design.column_norms * (before + found.rho) * SAFE
-        there = fold.a * most_bend(fold.loss, self.path.m0, self.ranges.s + found.moves, fold.y)
-        after: Array = fold.column_norms(_over(there, found.C)) * found.rho
-        return (fold.column_norms(found.E) * before + after) * SAFE
+            return fold.design.column_norms * (found.before + found.rho) * SAFE
+        far = self.ranges.s + np.maximum(found.moves, found.norms * found.rho * SAFE)  # rows with C = 0 move freely
+        there = fold.a * most_bend(fold.loss, self.path.m0, far, fold.y)
+        after: Array = fold.column_norms(_over(there, found.C, found.lone)) * found.rho
+        moved = fold.column_norms(found.E) * found.before + after
+        if found.lone.any():
+            alone = np.where(found.lone, found.shifts + there * found.norms * found.rho, 0.0)
+            moved += np.abs(fold.design.X).T @ alone
+        return moved * SAFE
 
     def _damped(self, P: Indices, residual: Residual, moves: Array) -> Reached | None:
         """rho for margins that move by no more than `moves`."""
@@ -208,7 +220,10 @@ class PathReach:
         at = np.searchsorted(P, path.S)
         at = np.append(at, len(P)) if fold.intercept else at
         norms = up * factor.norms(design.X)[:, 0] if bends else np.zeros(len(a))
-        E = _over(ranges.high, C)
+        lone = (C < LONE) & bends
+        E, shifts = _over(ranges.high, C, lone), a * ranges.zeta
+        if plain.clips.any():
+            shifts += ranges.high * (np.abs(self.known.X) @ plain.clips)
         columns = fold.column_norms(E) if bends else design.column_norms
 
         lam = _polynomial(factor, at, residual, plain.sizes) * up
@@ -217,22 +232,22 @@ class PathReach:
         outside[at] = 0.0
         if outside.any():
             lam += up * factor.norm_of(np.zeros(size), outside * factor.scale)
-        of_zeta = math.sqrt(float(_over(a * ranges.zeta, C).sum())) * SAFE
-        lam += of_zeta
-        clipped = 0.0
+        before = math.sqrt(float(_over(a * ranges.zeta, C, lone).sum())) * SAFE
+        lam += before + float((shifts[lone] + TINY) @ norms[lone]) * SAFE
         if plain.clips.any():
             j = np.flatnonzero(plain.clips[:s])
             single = factor.spread(slice(len(P)))[0][at[j]]
             l2_range = 2.0 * float(fold.B[1] @ self.box.r)
-            clipped = float(plain.clips[j] @ columns[path.S[j]]) * SAFE
+            before += float(plain.clips[j] @ columns[path.S[j]]) * SAFE
             lam += float(plain.clips[j] @ (np.sqrt(columns[path.S[j]] ** 2 + l2_low) + l2_range * up * single)) * SAFE
         rho = lam * SAFE
-        return Reached(factor, C, E, norms, rho, moves, up, clipped, of_zeta) if rho >= 0.0 else None
+        return Reached(factor, C, lone, E, norms, rho, moves, up, before, shifts) if rho >= 0.0 else None
 
 
-def _over(sizes: Array, C: Array) -> Array:
-    """No less than sizes^2 / C, row by row, what underflows included; infinite where only C is 0."""
-    return np.divide((sizes + 1e-150) ** 2 * (sizes > 0.0), C, out=np.where(sizes > 0.0, np.inf, 0.0), where=C > 0.0)
+def _over(sizes: Array, C: Array, lone: npt.NDArray[np.bool_]) -> Array:
+    """No less than sizes^2 / C, row by row, what underflows included; 0 for lone rows, infinite where only C is 0."""
+    beyond = np.where((sizes > 0.0) & ~lone, np.inf, 0.0)
+    return np.divide((sizes + 1e-150) ** 2 * (sizes > 0.0), C, out=beyond, where=(C > 0.0) & ~lone)
 
 
 Residual = tuple[Array, Array, Array, float]

@@ -15,10 +15,10 @@ import platform
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from hashlib import blake2b
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
+import scipy
 
 from suffice.lazy import cached_property
 from suffice.rows.given import here
@@ -79,13 +79,10 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 def versions() -> dict[str, str]:
     """What the last bits of a run depend on."""
-    found = {"python": platform.python_version(), "machine": platform.machine()}
-    for name in ("suffice", "numpy", "scipy"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:  # run from a source tree
-            found[name] = "unknown"
-    return found
+    import suffice
+
+    packages = {package.__name__: package.__version__ for package in (suffice, np, scipy)}
+    return {"python": platform.python_version(), "machine": platform.machine(), **packages}
 
 
 def _simple(value: Any) -> str | None:

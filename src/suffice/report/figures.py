@@ -365,6 +365,48 @@ def coefficients(found: dict[str, Any], most: int = MOST_BARS) -> Panel:
     return Panel("", "coefficient", "", marks, y_ticks=ticks, y_ends=ends, legend=legend, height=height)
 
 
+def influence(found: dict[str, Any], most: int = MOST_BARS) -> Panel:
+    """Coefficients per standard deviation, and between which they lie without any one row, the largest on top."""
+    coef, low, high = (np.asarray(found[name], dtype=np.float64) for name in ("coef", "low", "high"))
+    order = np.argsort(-np.maximum(np.abs(low), np.abs(high)), kind="stable")[:most]
+    order = order[np.isfinite(low[order]) & np.isfinite(high[order]) & ((low[order] != 0.0) | (high[order] != 0.0))]
+    places = np.arange(len(order), dtype=np.float64)[::-1]
+    names = [cut(found["names"][j]) for j in order]
+    kept = (low[order] > 0.0) | (high[order] < 0.0)
+    texts = [f"{found['names'][j]}: {coef[j]:.4g}\nwithout one row {low[j]:.4g} to {high[j]:.4g}" for j in order]
+    boxes = np.stack([low[order], places - 0.3, high[order], places + 0.3], axis=1)
+    marks: list[Mark] = [
+        Boxes(name, colour, boxes[these], [text for text, one in zip(texts, these, strict=True) if one], 0.55)
+        for name, colour, these in (("one sign", BLUE, kept), ("changes sign, or vanishes", ORANGE, ~kept))
+        if these.any()
+    ]
+    marks.append(Line("all rows", INK, coef[order], places, texts, "o", joined=False, size=4.0))
+    ends = (-0.6, len(order) - 0.4)
+    marks.append(Line("", INK, [0.0, 0.0], ends, dash="dotted", width=1.2))
+    ticks = dict(zip(places.tolist(), names, strict=True))
+    words = "coefficient per s. d."
+    return Panel("", words, "", marks, y_ticks=ticks, y_ends=ends, legend="outside", height=130 + 21 * len(order))
+
+
+def coverage(found: dict[str, Any]) -> Panel:
+    """How many rows lie in their intervals or sets, by prediction."""
+    p, share = np.array(found["predicted"]), np.array(found["covered"])
+    texts = [f"{n} rows\n{100.0 * one:.1f} % in them" for n, one in zip(found["count"], share, strict=True)]
+    bars = np.array(found["low"]), np.array(found["high"])
+    line = Line("", BLUE, p, share, texts, "o", bars=bars)
+    least = min(0.6, float(bars[0].min()) - 0.02)
+    return Panel("", found["of"], f"share of rows in {found['what']}", [line], level=found["coverage"],
+                 y_ends=(least, 1.02), legend="", height=320)  # fmt: skip
+
+
+def widths(found: dict[str, Any]) -> Panel:
+    """How wide intervals are, or how many classes sets have, by prediction."""
+    p, wide = np.array(found["predicted"]), np.array(found["wide"])
+    words = "classes in a set" if found["what"] == "sets" else "width of intervals"
+    marks = [Line("", ORANGE, p, wide, [f"{one:.4g}" for one in wide], "o")]
+    return Panel("", found["of"], words, marks, y_ends=(0.0, 1.15 * float(wide.max())), legend="", height=320)
+
+
 # --- ranges, scales, names -----------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,8 @@ ABSENT = "\u2013"  # what stands for a value that is not there
 def show(value: Any, digits: int = 6) -> str:
     """`value` for a reader; a dash for what is absent."""
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(show(entry, digits) for entry in value) + "]"
+        entries = ", ".join(show(entry, digits) for entry in value)
+        return f"[{entries}]" if any(isinstance(entry, int | float) for entry in value) else entries or ABSENT
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     if isinstance(value, float):

@@ -14,9 +14,11 @@
     relaxed_lasso                      less shrinkage, over the same folds
     update, dealt_rows                rows that come and go, and whether penalties are still good
     nested                             the honest score of tuning
-    left_out                           models without a row, or a group of rows
+    left_out, _left_out_search         models without a row, or a group of rows, and a search whose folds these are
+    _held_out_models, intervals        models that have not seen rows, and intervals of predictions by them
+    influence                          what each row does to coefficients and predictions
     report, _report_data, measures                    what people read of it
-    _page, _page_coefficients, _held_out_page         and its page
+    _page, _page_coefficients, _page_intervals, _held_out_page         and its page
 """
 
 from suffice.sklearn import table  # noqa: F401 (makes estimators known)

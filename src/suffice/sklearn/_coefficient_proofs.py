@@ -39,7 +39,7 @@ from suffice.prove.factor import ROWS
 from suffice.prove.verified import Verifiable, Verification
 from suffice.rows.rounding import TINY, gamma
 from suffice.sklearn.folds import LinearFold
-from suffice.solvers.certificate import Evidence, verified
+from suffice.solvers.certificate import Certificate, Evidence, verified
 from suffice.solvers.problem import Canonical, Composite
 from suffice.solvers.solution import Solution
 
@@ -108,6 +108,16 @@ def _zeros(problem: Canonical, x: Array, R: float) -> npt.NDArray[np.bool_]:
             return np.zeros(x.shape, dtype=np.bool_)
         pull = np.where(np.broadcast_to(np.asarray(g.lower) == 0.0, x.shape), -gradient, pull)
     return np.asarray((x == 0.0) & (pull + off < limit * (1.0 - 4.0 * EPS)))
+
+
+def claims(problem: Composite, x: Array, proof: Certificate) -> Texts:
+    """What the certificate of a point proves of every weight of the minimiser."""
+    known = _by_radius(x, float(proof.radius))
+    model = None if proof.verification is None else Verifiable.of(problem.canonical, len(x))
+    if proof.verification is not None and model is not None:
+        return _told(proof.verification, model, x)[0]
+    known[_zeros(problem.canonical, x, float(proof.radius))] = ZERO
+    return known
 
 
 Proof = tuple[Verification, Verifiable, LinearFold]

@@ -218,17 +218,18 @@ def scores_of_folds(evaluation: Evaluation, folds: Sequence[Split], scorer: Any)
 
 def table_of_scores(
     made: Sequence[Evaluation],
-    folds: Sequence[Split],
+    scored: Callable[[Evaluation, Any], list[float]],
     scorers: dict[str, Any],
     table: dict[str, Any],
     same: Sequence[str],
 ) -> dict[str, Any]:
-    """Columns of further scores, by their names as in GridSearchCV; those in `same` are the table's own score."""
-    own = np.column_stack([table[f"split{k}_test_score"] for k in range(len(folds))])
+    """Columns of further scores, by their names as in GridSearchCV; those in `same` are the table's own score. `scored`
+    has those of all folds."""
+    own = np.column_stack([table[f"split{k}_test_score"] for k in range(len(made[0].coarse))])
     found = {}
     for name, scorer in scorers.items():
         again = name not in same
-        found[name] = np.array([scores_of_folds(evaluation, folds, scorer) for evaluation in made]) if again else own
+        found[name] = np.array([scored(evaluation, scorer) for evaluation in made]) if again else own
     return {key: column for name, scores in found.items() for key, column in _columns(name, scores).items()}
 
 
@@ -243,14 +244,15 @@ def without_data(result: Result) -> Result:
 @dataclass(frozen=True)
 class FoldWeights:
     """One solution per fold, and the digest of the rows that the folds were made of: weights of others may have seen
-    what is held out now."""
+    what is held out now. Of rows that are left out one by one the solution of all, and their margins."""
 
     rows: str
     solutions: tuple[Solution, ...]
+    margins: Array | None = None
 
     @classmethod
-    def of(cls, splits: Splits, solutions: Sequence[Solution]) -> FoldWeights:
-        return cls(digest(list(splits)), tuple(replace(light(one), state=None) for one in solutions))
+    def of(cls, splits: Sequence[Any], solutions: Sequence[Solution], margins: Array | None = None) -> FoldWeights:
+        return cls(digest(list(splits)), tuple(replace(light(one), state=None) for one in solutions), margins)
 
 
 def held_out(

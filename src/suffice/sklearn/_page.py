@@ -20,6 +20,7 @@ from suffice.sklearn._held_out_page import TITLES, held_out
 from suffice.sklearn._held_out_page import caption as _caption
 from suffice.sklearn._held_out_page import drawn as _drawn
 from suffice.sklearn._page_coefficients import section
+from suffice.sklearn._page_intervals import influence, intervals
 from suffice.sklearn.measures import MEASURES, accuracy_range, as_text
 
 FORMAT = "suffice report 4"
@@ -57,6 +58,8 @@ def _page(data: Data) -> str:
         ("model", "The model", _answer(data)),
         ("coefficients", "Columns", section(data["coefficients"], data["table"], hazards=hazards)),
         ("calibration", seen, held_out(data["calibration"])),
+        *([("intervals", "Intervals", intervals(data["intervals"]))] if data.get("intervals") else []),
+        *([("influence", "Single rows", influence(data["influence"]))] if data.get("influence") else []),
         ("summary", "Penalties and proof", _summary(data, shown)),
         ("regularisation", "Regularisation path", _regularisation(data["regularisation"])),
         ("search", "Search", _search(shown)),
@@ -237,7 +240,7 @@ def _strip(data: Data) -> str:
     folds, baseline = data["measures"]["folds"], data["measures"]["baseline"]
     name = folds["measure"]
     rows = [("tuned", folds["tuned"], BLUE), ("defaults", folds["default"], ORANGE)]
-    rows = [row for row in rows if row[1]]
+    rows = [row for row in rows if len(row[1]) > 1]  # rows that are left out one by one have one measure
     if not rows or name not in baseline:
         return ""
     rows.append(("baseline", [baseline[name]], GREY))
@@ -383,12 +386,14 @@ def _accuracy(data: Data, shown: Trace) -> str:
 
 
 def _regularisation(found: Data) -> str:
-    lines, total = len(found["lines"]), found["coefficients"]
+    lines, total, models = len(found["lines"]), found["coefficients"], len(found["multiples"])
+    text = "Models of all data as the penalties are multiplied by one factor, their ratio fixed. "
+    if models < 2:
+        return _caption(f"{text}They would have taken longer than the search, and are left out.")
     some = f"The {lines} largest of {total:,} coefficients" if lines < total else f"All {total:,} coefficients"
-    text = (
-        "Models of all data as the penalties are multiplied by one factor, their ratio fixed. "
+    text += (
         f"{some} are drawn{', the ten largest in colour' if lines > len(LINES) else ''}. "
-        f"{len(found['multiples'])} models, {_proven(found['accuracy'])}. "
+        f"{models} models, {_proven(found['accuracy'])}. "
         f"Coefficients that are not zero: {found['nonzero'][0]:,} at {found['multiples'][0]:g} times the best "
         f"penalties, {found['nonzero'][-1]:,} at {found['multiples'][-1]:g} times."
     )

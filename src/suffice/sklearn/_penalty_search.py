@@ -53,6 +53,7 @@ class PenaltySearch:
     one_se: bool
     began: float = field(default_factory=time.monotonic)
     finds: Callable[[PenaltySearch], Array | None] | None = None
+    close: float = CLOSE  # of initial_radius, from the start that it finds
     left_out: str = ""  # what was not searched, and why
     result: Result = field(
         default_factory=lambda: Result(np.array([]), math.nan, (-math.inf, math.inf), Status.RUNNING, 0, 0.0, ())
@@ -123,7 +124,7 @@ class PenaltySearch:
         problem, options = self.problem, self.options
         problem.purpose, statistical = "overview", self.statistical and options.enough == 0.0
         if given is not None:
-            start, options = given, replace(options, initial_radius=CLOSE * options.initial_radius)
+            start, options = given, replace(options, initial_radius=self.close * options.initial_radius)
         elif self.initial is None:
             start, sketched = starting_point(problem, self.folds, self.space)
             if sketched and self.statistical:

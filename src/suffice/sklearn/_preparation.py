@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,6 @@ import numpy as np
 from joblib import effective_n_jobs
 from sklearn import get_config
 from sklearn.base import is_classifier
-from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.metadata_routing import process_routing
@@ -21,6 +20,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
 from suffice.arrays import Array, outside_stacklevel, positive
+from suffice.evaluation import Evaluation
 from suffice.executors.worthwhile import Worthwhile
 from suffice.journal.answers import Journal
 from suffice.journal.fingerprint import Fingerprint
@@ -31,11 +31,15 @@ from suffice.rows.given import Place, counted, here, in_main_memory, read_by_skl
 from suffice.rows.gram import fits_array
 from suffice.search.bilevel import BilevelProblem
 from suffice.sklearn import _l2_first
+from suffice.sklearn._final_fit import FoldWeights, held_out, scores_of_folds
+from suffice.sklearn._left_out_search import LeftOutProblem, few_folds, folds_of_rows, left_out_fold
 from suffice.sklearn.adapters import find_adapter, misunderstood
 from suffice.sklearn.folds import Softmax
+from suffice.sklearn.left_out import LeftOutTask
+from suffice.sklearn.measures import Predicted
 from suffice.sklearn.penalties import FeatureGroups, PenaltySpace, split_pipeline, step_to
 from suffice.sklearn.scores import score_of, scorer_of, scoring_name
-from suffice.sklearn.splits import STEPS, SearchData, Split, prepares_rows
+from suffice.sklearn.splits import STEPS, SearchData, Split, prepares_rows, splitter_of
 from suffice.sklearn.target import inside, transforms_target
 
 ON_DEVICES = "LogisticRegression (two classes, any solver but liblinear), ElasticNet, Lasso and Ridge (one target)"
@@ -166,11 +170,22 @@ class SearchPreparation:
     options: Options
     fit_params: dict[str, Any]  # of the final fit
     l2_first: bool = False  # whether l1 has to pay (`suffice.sklearn._l2_first`)
+    task: LeftOutTask | None = None  # rows that are left out one by one, or many groups; folds are a few then
+
+    @property
+    def count(self) -> int:
+        """Folds that F is the mean of."""
+        return len(self.folds if self.task is None else self.task.groups)
 
     def problem(self, jobs: int, space: PenaltySpace | None = None) -> BilevelProblem:
         """The mean loss over folds, by so many processes where they pay; over another space than the search's, if one
         is given."""
-        jobs = min(jobs, len(self.folds))
+        if self.task is not None:
+            return LeftOutProblem(self.task, self.scores.optimised, self.space)
+        return self.by_folds(min(jobs, len(self.folds)), space)
+
+    def by_folds(self, jobs: int = 1, space: PenaltySpace | None = None) -> BilevelProblem:
+        """The same, each fold trained."""
         folds, scoring, space = self.folds, self.scores.optimised, space or self.space
         return BilevelProblem(
             [fold.penalised(space.ratio) for fold in folds],
@@ -179,6 +194,25 @@ class SearchPreparation:
             solver=folds[0].solver,
             executor=Worthwhile(jobs) if jobs > 1 else None,
         )
+
+    def scored(self, problem: Any) -> Callable[[Evaluation, Any], list[float]]:
+        """Scores of all folds by an evaluation and a scorer, as accurate as its models are."""
+        if self.task is not None:
+            return lambda made, scorer: left_out_fold(problem, made).scores(scorer)
+        return lambda made, scorer: scores_of_folds(made, self.folds, scorer)
+
+    def weights(self, problem: Any, best: Evaluation) -> FoldWeights:
+        """What the search keeps of the best models."""
+        if self.task is None:
+            return FoldWeights.of(self.splits, best.solutions)
+        return FoldWeights.of([problem.groups.rows, problem.groups.which], best.solutions, problem.margins(best))
+
+    def held_out(self, problem: Any, best: Evaluation) -> tuple[Predicted, Predicted]:
+        """Predictions of the folds' models for the rows that they have not seen, and those of the target alone."""
+        if self.task is None:
+            return held_out(self.folds, self.splits, best.solutions, self.data)
+        fold = left_out_fold(problem, best)
+        return fold.predicted, fold.of_the_target_alone()
 
 
 def prepared(search: Any, X: Any, y: Any, fit_params: dict[str, Any], splits: Any = None) -> SearchPreparation:
@@ -202,8 +236,11 @@ def prepared(search: Any, X: Any, y: Any, fit_params: dict[str, Any], splits: An
     groups = () if grouped is None else grouped.names
     space = PenaltySpace.of(search.space, final, adapter, groups, step=step_to(search.estimator), total=data.total)
     scores = Scores.of(search, adapter, np.ndim(y) == 2)
-    if splits is None:
-        splitter = check_cv(search.cv, y, classifier=is_classifier(search.estimator))
+    task = folds_of_rows(search, data, scores.optimised, of_splitter)
+    if task is not None:
+        splits = few_folds(task)
+    elif splits is None:
+        splitter = splitter_of(search.cv, y, is_classifier(search.estimator))
         splits = list(splitter.split(counted(X), y, **of_splitter))
     data = data.sharing(splits)
     folds = [data.split(train, test, f"split {k} of cv", k) for k, (train, test) in enumerate(splits)]
@@ -212,8 +249,8 @@ def prepared(search: Any, X: Any, y: Any, fit_params: dict[str, Any], splits: An
     space = space.of_data([fold.model for fold in folds])
     options = _options(search, len(space.names))
     return SearchPreparation(
-        data, splits, folds, _l2_first.with_none(space) if dear else space, scores, options, fit_params, dear
-    )
+        data, splits, folds, _l2_first.with_none(space) if dear else space, scores, options, fit_params, dear, task,
+    )  # fmt: skip
 
 
 def refused(search: Any, X: Any, y: Any, adapter: Any, final: Any, steps: bool) -> str | None:

@@ -14,13 +14,12 @@ import inspect
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from joblib import hash as digest
 from sklearn.base import clone
-from sklearn.model_selection import check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
@@ -29,12 +28,14 @@ from suffice.lazy import cached_property
 from suffice.report.figures import Trace, changes
 from suffice.rows.given import counted, here, indexed, numbered
 from suffice.sklearn._final_fit import between, fitted_weights, solved
+from suffice.sklearn._left_out_search import LeftOutFold, folds_of_rows, joined
 from suffice.sklearn._preparation import in_place
 from suffice.sklearn.adapters import find_adapter
+from suffice.sklearn.left_out import LeftOutTask
 from suffice.sklearn.measures import Predicted, compared_measures, share_interval
 from suffice.sklearn.penalties import FeatureGroups, in_strength, kind_of, split_pipeline, strength
 from suffice.sklearn.scores import score_of
-from suffice.sklearn.splits import SearchData, Split
+from suffice.sklearn.splits import SearchData, Split, splitter_of
 from suffice.sklearn.survival import survived
 from suffice.sklearn.target import fitted_inside, inside, transforms_target
 from suffice.solvers.solution import Solution
@@ -98,7 +99,7 @@ class FittedSearch:
     @cached_property
     def splits(self) -> list[tuple[Any, Any]]:
         """The folds, made again. Those of a splitter that shuffles without a seed are others than the search's."""
-        splitter = check_cv(self.search.cv, self.y, classifier=self.classes is not None)
+        splitter = splitter_of(self.search.cv, self.y, self.classes is not None)
         made = list(splitter.split(counted(self.X), self.y, self.groups))
         if len(made) != self.search.n_splits_:
             raise ValueError(f"cv gave {self.search.n_splits_} folds to the search, now it gives {len(made)}")
@@ -109,8 +110,28 @@ class FittedSearch:
         """The folds' problems and their held-out rows."""
         return [self.data.split(*rows, f"split {k} of cv", k) for k, rows in enumerate(self.splits)]
 
-    def held_out(self) -> list[HeldOutFold]:
+    @cached_property
+    def task(self) -> LeftOutTask | None:
+        """The groups of rows that the search has left out, if its models came from one."""
+        if self.known is None or self.known.margins is None:
+            return None
+        return folds_of_rows(self.search, self.data, self.search.optimised_scoring_, {"groups": self.groups})
+
+    def without_rows(self, penalties: dict[str, float]) -> list[LeftOutFold]:
+        """What models without a group each say of it: the search's own at its best penalties."""
+        assert self.task is not None and self.known is not None
+        whole, known = self.task.whole, self.known
+        rows, which = joined(self.task.groups)
+        ours = penalties == self.search.best_penalties_ and known.rows == digest([rows, which])
+        solution = known.solutions[0] if ours else trained(whole, penalties, ACCURACY)
+        left = replace(self.task, penalties=lambda weights: (penalties["l1"], penalties["l2"]))
+        margins = known.margins if ours else left.left_out(math.inf, self.search.optimised_scoring_).margin[rows]
+        return [LeftOutFold(whole, solution, margins, rows, which, self.weighted)]
+
+    def held_out(self) -> Sequence[HeldOutFold | LeftOutFold]:
         """One model per fold at the best penalties, with what it has not seen: the search's own if the folds are."""
+        if self.task is not None:
+            return self.without_rows(self.search.best_penalties_)
         if self.known is not None and self.known.rows == digest(self.splits):
             solutions = self.known.solutions
         else:
@@ -119,9 +140,12 @@ class FittedSearch:
             HeldOutFold(split, solution, self.weighted) for split, solution in zip(self.folds, solutions, strict=True)
         ]
 
-    def held_out_with_defaults(self, until: float = math.inf) -> list[HeldOutFold]:
+    def held_out_with_defaults(self, until: float = math.inf) -> Sequence[HeldOutFold | LeftOutFold]:
         """The same with scikit-learn's defaults of the parameters tuned; empty if that takes too long, or there are
         none that can be said in l1 and l2."""
+        if self.task is not None:
+            usual = _default_penalties(self, slice(None))
+            return [] if usual is None else self.without_rows(usual)
         result, left = [], self.allowed()
         for k, split in enumerate(self.folds):
             there = _default_penalties(self, self.splits[k][0])
@@ -270,7 +294,7 @@ def coefficients(search: Any, task: FittedSearch | None = None) -> Data:
     }
 
 
-def calibration(held: Sequence[HeldOutFold], labels: Any = None) -> Data:
+def calibration(held: Sequence[Any], labels: Any = None) -> Data:
     """Predictions of rows not seen in training: curves of classes over probabilities or margins, pairs for regression,
     or what became of rows by predicted risk."""
     found = Predicted.joined([one.predicted for one in held])
@@ -306,9 +330,7 @@ def _reliability(p: Array, hit: Any, label: str) -> Data:
     }
 
 
-def measures(
-    task: FittedSearch, held: list[HeldOutFold], default: list[HeldOutFold], inverse: Any, labels: Any
-) -> Data:
+def measures(task: FittedSearch, held: Sequence[Any], default: Sequence[Any], inverse: Any, labels: Any) -> Data:
     """Of all rows, in the target's own units; and of every fold its scores and `Predicted.main`. All of it of the best
     penalties, and of scikit-learn's defaults of the parameters tuned."""
     search, both = task.search, {"tuned": held, "default": default}

@@ -28,7 +28,6 @@ import numpy as np
 from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import check_cv
 from sklearn.utils import get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
 from sklearn.utils.metaestimators import available_if
@@ -47,14 +46,11 @@ from suffice.rows.given import here
 from suffice.rows.sums import one_thread
 from suffice.search.bilevel import BilevelProblem
 from suffice.signals import at_once
-from suffice.sklearn import _l2_first, _report_data, coefficients, survival
+from suffice.sklearn import _l2_first, _left_out_search, _report_data, survival
 from suffice.sklearn._delegated import of_the_best, survives
 from suffice.sklearn._final_fit import (
-    FoldWeights,
     fit_final,
-    held_out,
     in_the_estimators_words,
-    scores_of_folds,
     table_of_evaluations,
     table_of_scores,
     without_data,
@@ -63,8 +59,10 @@ from suffice.sklearn._penalty_search import PenaltySearch
 from suffice.sklearn._preparation import SearchPreparation, in_place, journal_of, prepared
 from suffice.sklearn._recorded import RecordedProblem, Tolerance, fold_losses
 from suffice.sklearn.adapters import find_adapter
+from suffice.sklearn.intervals import TellsHowSure, Training
 from suffice.sklearn.penalties import split_pipeline
 from suffice.sklearn.scores import score_of
+from suffice.sklearn.splits import splitter_of
 from suffice.sklearn.target import fitted_inside, transformed, transforms_target
 from suffice.sklearn.update import StillGood, kept_for_updates, updated
 
@@ -74,7 +72,7 @@ SMALL = 1_000_000  # numbers of X: threads of BLAS wait for each other longer th
 GRACE = 1.2  # seconds for what follows a search that was interrupted
 
 
-class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Cross-validated search for the penalties of a linear estimator, with a proven interval of the score.
 
     Parameters
@@ -92,7 +90,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         the data give, l1 from 1e-8 of the one that makes all weights zero to that one, l2 from 1e-11 to 1e3 of the
         loss's largest curvature. A UserWarning tells of best penalties on an edge of a range that was given, unless the
         loss is level.
-    cv : as in scikit-learn.
+    cv : as in scikit-learn; "loo" for LeaveOneOut(), whose models come from that of all rows where that can be proven.
     scoring : str, callable, list or dict, default None
         A smooth score: "neg_log_loss" or "neg_brier_score" (LogisticRegression), "neg_mean_squared_error",
         "neg_root_mean_squared_error" (whose squares are optimised) or "r2" (ElasticNet, Lasso, Ridge),
@@ -174,7 +172,8 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         share; `global_certificate_` : suffice.GlobalCertificate, with `plot()`.
     estimate_of_jobs_ : str, with n_jobs > 1, whether more processes than one paid, and the figures that said so.
     scorers_ : dict of all scorers by name; `scorer_` is the one of `best_score_` and `score`, named `asked_scoring_`.
-    coef_, intercept_, n_nonzero_ : of the linear estimator inside `best_estimator_`; see `coefficients()`.
+    coef_, intercept_, n_nonzero_ : of the linear estimator inside `best_estimator_`; see `coefficients()`. How sure a
+        prediction is say `predict_interval` and `predict_set`, for which the data are kept, but not in files.
     best_index_, best_estimator_, n_splits_, refit_time_, multimetric_, classes_, n_features_in_ : as in GridSearchCV.
     update_ : `suffice.sklearn.update.Update`, after `update`: whether the penalties were kept, and by how much others
         could be better.
@@ -231,7 +230,8 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self, X: Any, y: Any, fit_params: dict[str, Any], began: float, kept: StillGood | None = None
     ) -> SufficeSearchCV:
         known = prepared(self, X, y, fit_params, None if kept is None else kept.rows.splits)
-        self.n_splits_, scores = len(known.splits), known.scores
+        self.n_splits_, scores = known.count, known.scores
+        self._training = Training.of(known.data, known.splits, fit_params)
         self.optimised_scoring_, self.asked_scoring_, self.surrogate_ = scores.optimised, scores.asked, scores.surrogate
         self.scorers_, self.scorer_ = scores.scorers, scores.scorers[scores.asked]
         self.multimetric_ = isinstance(self.scoring, list | tuple | set | frozenset | Mapping)
@@ -244,7 +244,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             )
             count = 0 if journal is None else journal.evaluations
             held = f", {count} evaluations in the journal" if count else ""
-            self._say(1, f"{', '.join(known.space.names)} by {len(known.folds)} folds" + held)
+            self._say(1, f"{', '.join(known.space.names)} by {known.count} folds" + held)
             recorded = RecordedProblem(problem, journal, self._tell)
             recorded.holds_all = len(self.scorers_) > 1
             search = PenaltySearch(
@@ -253,6 +253,8 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             )  # fmt: skip
             if kept is not None:
                 search.finds = kept.start
+            elif known.task is not None and self.initial is None:
+                _left_out_search.begin(search, stack.enter_context(known.by_folds()))
             elif known.l2_first:
                 space = _l2_first.of_l2(known.space)
                 of_l2 = stack.enter_context(known.problem(effective_n_jobs(self.n_jobs), space))
@@ -270,23 +272,27 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             hurry = time.monotonic() + GRACE if interrupted and journal is not None else math.inf
             with at_once(hurry):
                 self._report(recorded, best, known)
-                self._fold_weights = FoldWeights.of(known.splits, best.solutions)
+                self._fold_weights = known.weights(recorded.problem, best)
                 self._for_updates = kept_for_updates(known, fit_params, kept, recorded.evaluations, best)
-                self.held_out_, self.baseline_ = held_out(known.folds, known.splits, best.solutions, known.data)
-        given = settings(self.best_params_)
-        for text in search.edge_warnings(best, given) if self.refit != "one_se" else ():
-            warnings.warn(text, stacklevel=outside_stacklevel())
-        proven = f"{self.optimised_scoring_} proven to lie in {interval(*self.optimised_interval_, 4)}"
-        found = f"score {self.best_score_:.4g}, {proven}"
-        self._say(1, f"{len(recorded.notes)} evaluations, {found} at {given}; {self.result_.message}")
-        for text in filter(None, (self.estimate_of_jobs_, self.left_out_)):
-            self._say(1, text)
+                self.held_out_, self.baseline_ = known.held_out(recorded.problem, best)
+        self._tell_the_end(search, best, len(recorded.notes))
         if self.refit:
             with at_once(hurry):
                 self._refit(known, began + known.options.max_seconds)
         if known.data.classes is not None and not self.refit:
             self._classes = known.data.classes
         return self
+
+    def _tell_the_end(self, search: PenaltySearch, best: Evaluation, evaluations: int) -> None:
+        """Of a search: warnings about edges, and what was found."""
+        given = settings(self.best_params_)
+        for text in search.edge_warnings(best, given) if self.refit != "one_se" else ():
+            warnings.warn(text, stacklevel=outside_stacklevel())
+        proven = f"{self.optimised_scoring_} proven to lie in {interval(*self.optimised_interval_, 4)}"
+        found = f"score {self.best_score_:.4g}, {proven}"
+        self._say(1, f"{evaluations} evaluations, {found} at {given}; {self.result_.message}")
+        for text in filter(None, (self.estimate_of_jobs_, self.left_out_)):
+            self._say(1, text)
 
     def _refit(self, known: SearchPreparation, until: float) -> None:
         """The final model."""
@@ -335,7 +341,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             print(f"[{type(self).__name__}] {text}")
 
     def _report(self, recorded: RecordedProblem, best: Evaluation, known: SearchPreparation) -> None:
-        score, space, folds = score_of(self.optimised_scoring_), known.space, known.folds
+        score, space, problem = score_of(self.optimised_scoring_), known.space, recorded.problem
         self.optimised_interval_ = score.proven(best)
         self.score_interval_ = (-math.inf, math.inf) if self.surrogate_ else self.optimised_interval_
         words = in_the_estimators_words(self.estimator, space, known.data.total)
@@ -347,9 +353,11 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         self.best_score_ = float(self.cv_results_["mean_test_score"][self.best_index_])
         if len(self.scorers_) > 1:
             tuned = () if self.surrogate_ else (self.asked_scoring_,)
-            self.cv_results_ |= table_of_scores(recorded.evaluations, folds, self.scorers_, self.cv_results_, tuned)
+            self.cv_results_ |= table_of_scores(
+                recorded.evaluations, known.scored(problem), self.scorers_, self.cv_results_, tuned
+            )
         if self.surrogate_:
-            self.best_score_ = float(np.mean(scores_of_folds(best, folds, self.scorer_)))
+            self.best_score_ = float(np.mean(known.scored(problem)(best, self.scorer_)))
 
     def __getstate__(self) -> Any:
         return {name: value for name, value in super().__getstate__().items() if name != "_for_updates"}
@@ -362,13 +370,6 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
             best, y = fitted_inside(best), transformed(best, y)
         weight = {} if sample_weight is None else {"sample_weight": here(sample_weight)}
         return float(self.scorer_(best, X, y, **weight))
-
-    def coefficients(self) -> Any:
-        """A DataFrame of pandas, one row for each coefficient of `best_estimator_`: `name`, `output` (of several
-        classes or targets), `coef` per unit of the column before scalers, `coef_standardised` per standard deviation,
-        `proven` of the exact coefficient ("+", "-", "zero", or "open"), `radius`, how far `coef` is from it at most,
-        and `se`, a sandwich standard error where there is no l1, else NaN (`attrs["se"]` says what it tells)."""
-        return coefficients.frame(self)
 
     @property
     def coef_(self) -> Any:
@@ -429,7 +430,7 @@ class SufficeSearchCV(MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
         to_fit = MethodMapping().add(caller="fit", callee="fit")
         to_split = MethodMapping().add(caller="fit", callee="split")
         router = MetadataRouter(owner=self).add(estimator=self.estimator, method_mapping=to_fit)
-        splitter = check_cv(self.cv, classifier=is_classifier(self.estimator))
+        splitter = splitter_of(self.cv, None, is_classifier(self.estimator))
         return router.add(splitter=splitter, method_mapping=to_split)
 
     def __sklearn_tags__(self) -> Any:

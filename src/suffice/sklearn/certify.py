@@ -43,6 +43,7 @@ from suffice.prove.loss_at import LossAt
 from suffice.report.formats import bound
 from suffice.rows.gram import same_bits
 from suffice.rows.rounding import gamma
+from suffice.sklearn._coefficient_proofs import MINUS, OPEN, PLUS, ZERO, claims
 from suffice.sklearn._final_fit import OFF, solved
 from suffice.sklearn.adapters import CannotTellError, Objective, name_of, objective_of, refuse
 from suffice.sklearn.folds import Hazards, LinearFold, Softmax
@@ -161,6 +162,7 @@ class _Judgement:
 
     fit: Objective
     fold: LinearFold
+    problem: Composite
     X: Any
     x: Array
     best: Array  # x*
@@ -182,9 +184,9 @@ class _Judgement:
         x = np.append(x, fit.intercept / fit.scaling) if fit.kind == "column" else x
         own = certify(problem, x)
         if own.radius <= FINE * norm(x):
-            return cls(fit, fold, X, x, x, own, own)
+            return cls(fit, fold, problem, X, x, x, own, own)
         best, proof = _solved(problem, fold.solver, x, own, steps)
-        return cls(fit, fold, X, x, best, proof, own)
+        return cls(fit, fold, problem, X, x, best, proof, own)
 
     def report(self, model: Any) -> FitReport:
         R = self.proof.radius
@@ -198,8 +200,24 @@ class _Judgement:
         at_least = max(0.0, apart * (1.0 - 2.0 * gamma(d + 8)) - R)
         size = norm(there) * (1.0 - gamma(d + 8)) - R
         relative = radius / size if size > 0.0 else (0.0 if radius == 0.0 else math.inf)
+        nonzero, zero, left = self._support()
         message = _message(model, radius, at_least, relative, norm(there) + R)
-        return FitReport(radius, at_least, relative, *self._errors(), self.fit.scoring, *self._score(), rule, message)
+        message += _about_support(nonzero, zero, int(np.count_nonzero(here)), d)
+        of_b, of_margins = self._errors()
+        score, ends = self._score()
+        scoring = self.fit.scoring
+        return FitReport(
+            radius, at_least, relative, of_b, of_margins, scoring, score, ends, rule, message, nonzero, zero, left
+        )
+
+    def _support(self) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+        """Columns whose coefficients are wrongly not zero, and wrongly zero; how many claims there are none of."""
+        proven = claims(self.problem, self.best, self.proof)
+        K = len(self.fit.coef) if self.fit.psi is None else 1
+        whole, own = (self.fold.laid_out(one, ZERO) for one in (proven, np.where(self.x != 0.0, PLUS, ZERO)))
+        off = (own != ZERO) & (whole == ZERO), (own == ZERO) & np.isin(whole, (PLUS, MINUS))
+        wrong = [tuple(np.flatnonzero(one.reshape(K, -1).any(axis=0)).tolist()) for one in off]
+        return wrong[0], wrong[1], int(np.sum(whole == OPEN))
 
     def _score(self) -> tuple[float, tuple[float, float]]:
         """That of the model at hand, and an interval for that of the exact one."""
@@ -295,6 +313,16 @@ def _message(model: Any, radius: float, at_least: float, relative: float, most: 
         return f"coefficients are {by}: {_advice(model)}"
     share = f", {bound(100.0 * relative, up=True)} % of their norm" if 1e-6 < relative < math.inf else ""
     return f"coefficients are within {bound(radius, up=True)} of exact{share}"
+
+
+def _about_support(nonzero: tuple[int, ...], zero: tuple[int, ...], count: int, d: int) -> str:
+    """What is wrong about which coefficients are zero, in words; nothing where nothing is known to be."""
+    told = []
+    if nonzero:
+        told.append(f"{len(nonzero):,} of the columns that it has chosen are proven to have a coefficient of zero")
+    if zero:
+        told.append(f"{len(zero):,} that it has left out are proven to have one that is not")
+    return f"; {', and '.join(told)} ({count:,} of {d:,} coefficients are not zero)" if told else ""
 
 
 def _advice(model: Any) -> str:

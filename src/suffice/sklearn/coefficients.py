@@ -52,6 +52,7 @@ def columns_of(search: Any) -> Data:
         "proven": proofs.proven,
         "radius": proofs.radius / units * (1.0 + 4.0 * EPS) + blur,
         "se": proofs.se / units,
+        "why": _why(coef, proofs.proven),
     }
     return {name: one if np.ndim(one) != 2 else one[:, kept].ravel() for name, one in found.items()}
 
@@ -62,9 +63,26 @@ def frame(search: Any) -> Any:
         import pandas as pd
     except ImportError as error:
         raise ImportError("coefficients() returns a table of pandas: pip install pandas") from error
-    made = pd.DataFrame({name: one for name, one in columns_of(search).items() if one is not None})
-    made.attrs["se"] = ABOUT_SE
+    from suffice.sklearn.influence import ranges
+
+    found, left = columns_of(search), ranges(search)
+    made = pd.DataFrame({name: one for name, one in found.items() if one is not None})
+    kept = np.flatnonzero(_features(search, final_estimator(search).coef_.shape[-1]))
+    for name in ("low", "high", "selected"):
+        made[name] = np.nan if left is None else left[name][kept]
+    made.attrs |= {"se": ABOUT_SE, "models": 0 if left is None else left["models"]}
     return made
+
+
+def _why(coef: Array, proven: Any) -> Any:
+    """Why a coefficient is open; nothing where it is not."""
+    near = np.where(coef == 0.0, "its gradient is too near to l1", "it is too near to zero")
+    return np.where(proven == OPEN, near, "")
+
+
+def proven_of(search: Any) -> Any:
+    """What is proven of each coefficient of the exact model."""
+    return _proofs(search).proven.ravel()
 
 
 def summary(search: Any) -> Data:

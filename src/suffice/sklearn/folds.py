@@ -129,6 +129,11 @@ class LinearFold:
             return rows
         return X
 
+    def as_seen(self, X: Any) -> tuple[Any, Array | None]:
+        """Other rows as the design has them, and their offsets."""
+        features, offset = self.places.split(X)
+        return self._rows(features), offset
+
     def targets(self, y: Array) -> Any:
         """y less what centring takes off it."""
         return y - self.y_shift - self.y_rest

@@ -24,7 +24,7 @@ from sklearn.utils.validation import _check_sample_weight
 
 from suffice.arrays import EPS, Array
 from suffice.lazy import cached_property
-from suffice.models.margin_losses import Bending
+from suffice.models.margin_losses import Bending, Squared
 from suffice.protocols import conforms
 from suffice.prove.downdated import Groups, WholeModel
 from suffice.prove.left_out import LeftOut, leave_out
@@ -36,7 +36,7 @@ from suffice.sklearn.estimators import LinearEstimator
 from suffice.sklearn.folds import LinearFold, OneMargin
 from suffice.sklearn.penalties import split_pipeline
 from suffice.sklearn.scores import score_of
-from suffice.sklearn.splits import SearchData, Split
+from suffice.sklearn.splits import EVERYTHING, SearchData, Split
 from suffice.sklearn.target import transforms_target
 from suffice.solvers.solution import Solution
 
@@ -124,6 +124,8 @@ class LeftOutTask:
     @classmethod
     def of(cls, model: Any, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> LeftOutTask:
         best = getattr(model, "best_penalties_", None)
+        if best is None and hasattr(model, "certify_global"):
+            raise ValueError("leave_one_out takes a search once it is fitted: its penalties are not known yet")
         estimator = model.estimator if best is not None else model
         if transforms_target(estimator):
             raise ValueError("leave_one_out takes no TransformedTargetRegressor: transform y, and give its regressor")
@@ -145,14 +147,24 @@ class LeftOutTask:
         if groups is None:
             parts, labels = [np.array([row]) for row in range(count)], list(range(count))
         else:
-            known, which = np.unique(np.asarray(groups), return_inverse=True)
-            if len(which) != count:
-                raise ValueError(f"groups must have one label for each of {count} rows, got {len(which)}")
+            groups = np.asarray(groups)
+            if groups.shape != (count,):
+                raise ValueError(f"groups must have one label for each of {count} rows, got shape {groups.shape}")
+            if any(one is None or one != one for one in groups.tolist()):
+                raise ValueError("groups must have a label for every row, and some are missing")
+            known, which = np.unique(groups, return_inverse=True)
             parts, labels = [np.flatnonzero(which == g) for g in range(len(known))], known.tolist()
         if len(parts) < 2:
             raise ValueError(f"there must be two groups at least to leave one out, got {len(parts)}")
         y = y if is_classifier(estimator) else np.asarray(y, dtype=np.float64)
+        if not is_classifier(estimator) and not np.isfinite(y).all():
+            raise ValueError(f"y must be finite, row {int(np.argmin(np.isfinite(y)))} is not")
         return cls(SearchData(clone(estimator), X, y, weight), adapter, penalties, tuple(parts), tuple(labels))
+
+    @cached_property
+    def whole(self) -> Split:
+        """All rows."""
+        return self.data.whole()
 
     @cached_property
     def which(self) -> Any:
@@ -168,7 +180,7 @@ class LeftOutTask:
         return np.asarray(np.bincount(self.which[inside], values[inside], len(self.groups)), dtype=np.float64)
 
     def left_out(self, within: float, scoring: str) -> LeftOutRows:
-        whole = self.data.whole()
+        whole = self.whole
         count = len(self.data.y)
         margin, error = np.full(count, math.nan), np.full(count, math.inf)
         fast = self._downdated(whole)
@@ -177,15 +189,11 @@ class LeftOutTask:
             model, w, b, parts = fast
             models = leave_out(model, w, b, parts, within)
             m, off = models.left()
-            shift = (
-                float(np.sum(whole.model.y_shift + whole.model.y_rest)) if isinstance(whole.model, LinearFold) else 0.0
-            )
-            margin[parts.rows] = m + shift
-            error[parts.rows] = off + 4.0 * EPS * (np.abs(m) + abs(shift))
+            margin[parts.rows], error[parts.rows] = shifted(whole, m, off, parts.rows)
         open_, refits = [], 0
-        warm = None if fast is None else fast[1]
         for g in np.flatnonzero(self.sums(~np.isfinite(error)) > 0.0).tolist():
             refits, rows = refits + 1, self.groups[g]
+            warm = None if models is None else models.weights_of(g)
             with suppress(ValueError):  # one class is left, or there is no finite intercept
                 margin[rows], error[rows] = self.refitted(rows, warm, scoring)
             if not np.isfinite(error[rows]).all():
@@ -195,6 +203,16 @@ class LeftOutTask:
     def _downdated(self, whole: Split) -> tuple[WholeModel, Array, float, Groups] | None:
         """The model of all rows as `suffice.prove.left_out` takes it, with its weights, intercept and groups; None
         where it is another kind of model."""
+        known = self.downdates(whole)
+        if known is None:
+            return None
+        (groups, c), (l1, l2) = known, self.penalties(self._weights(whole))
+        x = solved(whole.model.at(l1=c * l1, l2=c * l2), whole.solver, ACCURACY).x
+        return *whole_model(whole, x, c * l1, c * l2), groups
+
+    def downdates(self, whole: Split) -> tuple[Groups, float] | None:
+        """The groups, with what becomes of penalties that are times c, and c, which most have: where leverages are near
+        1, penalties that shrink as well would leave no proof. None where models do not come from that of all rows."""
         fold = whole.model
         if not isinstance(fold, LinearFold) or type(fold.learner) is not OneMargin or fold.design.rows.dear:
             return None
@@ -204,18 +222,13 @@ class LeftOutTask:
         scales = self._scales(whole)
         if scales is None:
             return None
-        solution, s = self.fitted(whole), self._weights(whole)
-        l1, l2 = self.penalties(s)
-        b = float(fold.learner.intercept(fold.unpenalised, solution.x)) if fold.minimised_out else 0.0
-        a, y = np.asarray(fold.design.weights), np.asarray(fold.y)
-        share = 1.0 - self.sums(a)
+        share = 1.0 - self.sums(np.asarray(fold.design.weights))
         if not (share > 1e-9).all():
             return None
-        share = share * self._of_sums(s, l1, l2)
-        model = WholeModel(
-            fold.design, y, fold.psi, fold.of_weights(l1), fold.of_weights(l2), fold.kind == "free", fold.offset
-        )
-        return model, solution.x, b, Groups.of(self.groups, share, scales if len(scales) else None)
+        s = self._weights(whole)
+        share = share * self._of_sums(s, *self.penalties(s))
+        c = float(np.median(share))
+        return Groups.of(self.groups, share / c, scales if len(scales) else None), c
 
     def fitted(self, whole: Split) -> Solution:
         """Weights of all rows."""
@@ -281,10 +294,9 @@ class LeftOutTask:
         split = replace(split, weight=np.ones(len(rows)))
         held: Any = split.loss(scoring, 1)
         m, h = held.margins(solution.x, solution.certificate.radius)
-        shift = _shift(split.model)
         if np.ndim(m) != 1:
             raise TypeError("leave_one_out takes models of one output: two classes, or one target")
-        return m + shift, h + 4.0 * EPS * (np.abs(m) + np.abs(shift))
+        return shifted(split, m, h)
 
     def _told(
         self,
@@ -317,9 +329,23 @@ class LeftOutTask:
         return LeftOutRows(margin, error, link(margin), low, high, mean, ends, scoring, open_, refits, models)
 
 
-def _shift(fold: Any) -> Any:
-    """What centring has taken off the targets."""
-    return fold.y_shift + fold.y_rest
+def whole_model(whole: Split, x: Array, l1: Any, l2: Any) -> tuple[WholeModel, Array, float]:
+    """The model of all rows with these penalties, and its weights and intercept at x."""
+    fold: Any = whole.model
+    b = float(fold.learner.intercept(fold.unpenalised, x)) if fold.minimised_out else 0.0
+    l1, l2, free = fold.of_weights(l1), fold.of_weights(l2), fold.kind == "free"
+    return WholeModel(fold.design, np.asarray(fold.y), fold.psi, l1, l2, free, fold.offset), x, b
+
+
+def shifted(split: Split, m: Array, error: Array, rows: Any = EVERYTHING) -> tuple[Array, Array]:
+    """Margins of some of the rows that are held out, and how far they may be off, with what centring, and the offsets
+    of squares, have taken off the targets."""
+    fold: Any = split.model
+    shift = fold.y_shift + fold.y_rest
+    offset = fold.places.split(split.rows)[1] if isinstance(fold.psi, Squared) else None
+    if offset is not None:
+        shift = shift + offset[rows]
+    return m + shift, error + 4.0 * EPS * (np.abs(m) + np.abs(shift))
 
 
 def _link(fold: Any) -> Callable[[Array], Array]:

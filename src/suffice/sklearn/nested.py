@@ -42,6 +42,9 @@ class NestedScore:
         """By how much `best_score_` of the searches inside is better, in the mean."""
         return float(np.mean(self.inner_scores)) - self.mean
 
+    def __repr__(self) -> str:
+        return f"<NestedScore: {self}>"
+
     def __str__(self) -> str:
         own = f"the searches' own {float(np.mean(self.inner_scores)):.4g}"
         return f"{self.mean:.4g} ± {self.standard_error:.2g} over {len(self.scores)} outer folds; {own}"

@@ -55,6 +55,10 @@ class Relaxed:
     penalised_score: float  #: the best of gamma = 1: what relaxing is held against
     table: dict[str, Array]  #: what was tried: multiple (of l1), gamma, score; NaN where a refit is not proven
 
+    def __repr__(self) -> str:
+        gain = f"score {self.score:.4g}, without relaxing {self.penalised_score:.4g}"
+        return f"<Relaxed: gamma {self.gamma:g}, {self.support.sum():,} of {self.support.size:,} columns, {gain}>"
+
 
 @dataclass(frozen=True)
 class _Ends:
@@ -90,7 +94,8 @@ def relaxed(search: Any, X: Any, y: Any, *, sample_weight: Any = None, groups: A
     scores, scorer = np.full(shape, math.nan), score_of(search.optimised_scoring_).scorer
     for k, split in enumerate(folds):
         more = {"sample_weight": split.weight} if task.weighted else {}
-        warm, held = None if task.known is None else task.known.solutions[k].x, split.X
+        held = split.X
+        warm = None if task.known is None else task.known.solutions[min(k, len(task.known.solutions) - 1)].x
         for i, multiple in enumerate(multiples):
             found, _ = _fitted(split, _scaled(best, multiple), ACCURACY, warm)
             warm = found.penalised.x

@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone, is_classifier
+from sklearn.model_selection import LeaveOneOut, check_cv
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_array
@@ -47,6 +48,11 @@ from suffice.sklearn.target import fitted_target, transformed, transforms_target
 LARGE = 1 << 25  # bytes of X: folds of less are copies, which have a mean of their own and no rows that do not count
 EVERYTHING = slice(None)
 STEPS = "StandardScaler, and steps with a method fit_rows"
+
+
+def splitter_of(cv: Any, y: Any, labels: bool) -> Any:
+    """As in scikit-learn, and "loo" for every row on its own."""
+    return check_cv(LeaveOneOut() if isinstance(cv, str) and cv == "loo" else cv, y, classifier=labels)
 
 
 def numbers_of(splits: Sequence[tuple[Any, Any]], N: int) -> Array | None:
@@ -343,7 +349,7 @@ class SearchData:
 
     def _check(self, y: Any, weight: Array, held_out: Array, name: str) -> None:
         """Whether labels and weights of training rows, and weights of those held out, make a fold."""
-        if self.classes is not None and len(present := np.unique(y[weight > 0.0])) < 2:
+        if self.classes is not None and len(present := np.unique(y[weight > 0.0]).tolist()) < 2:
             only = ", ".join(f"{label!r}" for label in present)
             raise ValueError(f"{name} has training samples, with sample_weight > 0, of one class only: {only}")
         if not (weight.sum() > 0.0 and held_out.sum() > 0.0):

@@ -11,7 +11,7 @@ run, live            the run in its folder, what it has found and how that is to
 states, update       from one day's rows to another's
 check, history       a new file beside a run's rows, and the line of its models
 predict, certify     predictions for new files, how exactly a model was fitted
-model_file           files of fitted models
+model_file, intervals  files of fitted models, and of those of folds for intervals
 """
 
 from importlib import import_module

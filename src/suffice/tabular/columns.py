@@ -361,7 +361,8 @@ def _numbers_of(y: Array, classes: bool) -> Array:
 def _looked(look: Any, Y: Array, order: Array, numeric: list[str], categorical: list[str]) -> tuple[float, Array]:
     """The squared error of held-out rows with these columns, as a share of the mean's, and what is missed; parts of
     this order are held out."""
-    step = preparation_of(numeric, tuple(categorical), len(order), dense=True)
+    levels = {name: look[name].nunique(dropna=False) for name in categorical}
+    step = preparation_of(numeric, levels, len(order), dense=True)
     X, Y = np.c_[np.zeros(len(order)), step.fit_transform(look)][order], Y[order]
     made = by_squares(X, Y)
     best = made[int(np.argmin([share_of_mean([one], Y) for one in made]))]

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 import zipfile
 from collections import Counter
@@ -52,7 +53,7 @@ def load_file(path: Path, *, trust: bool = False) -> Any:
             raise ValueError(f"loading {path} runs code that it contains: --trust does, if you made it yourself")
         import joblib
 
-        with open(path, "rb") as file, blamed(path):
+        with os.fdopen(files.open_regular(path), "rb") as file, blamed(path):
             return joblib.load(file)
     try:
         skops_io = _skops_io()
@@ -92,6 +93,12 @@ def blamed(path: Path) -> Iterator[None]:
     except Exception as error:
         what = shortened(one_line(error))
         raise ValueError(f"{path} is damaged, or holds no model that this version can use ({what})") from error
+
+
+def as_note(warning: str) -> str:
+    """What a search warns of, for those who have given it no space and know no steps of a pipeline."""
+    text = shortened(warning).replace("model__", "")
+    return text.replace(" of its space,", " of its range,").replace(", widen it", "")
 
 
 def shortened(text: str) -> str:
@@ -140,11 +147,13 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
-def save(model: Any, folder: Path) -> tuple[tuple[Path | None, tuple[str, ...]], list[str]]:
+def save(
+    model: Any, folder: Path, names: tuple[str, str] = SAVED
+) -> tuple[tuple[Path | None, tuple[str, ...]], list[str]]:
     """The fitted model in a file: skops if there is one, else joblib; with the types in it that skops does not trust by
     itself, and what went wrong. A kill leaves the old file or the new one."""
     failures: list[str] = []
-    for name in SAVED if find_spec("skops") is not None else SAVED[1:]:
+    for name in names if find_spec("skops") is not None else names[1:]:
         try:
             content, types = _dumped(model, name)
             files.replace_atomically(folder / name, content)
@@ -156,7 +165,7 @@ def save(model: Any, folder: Path) -> tuple[tuple[Path | None, tuple[str, ...]],
 
 def _dumped(model: Any, name: str) -> tuple[bytes, tuple[str, ...]]:
     if name.endswith(".skops"):
-        content = _skops_io().dumps(model)
+        content = _skops_io().dumps(model, compression=zipfile.ZIP_DEFLATED)
         return content, tuple(untrusted_types(content))
     import joblib
 

@@ -24,6 +24,7 @@ from suffice.sklearn.measures import Predicted
 from suffice.sklearn.survival import checked_times, survival_function
 from suffice.sklearn.target import fitted_inside, fitted_target, wrapped
 from suffice.tabular.entries import Array, TableError, listed, plural, quoted
+from suffice.tabular.intervals import columns as of_intervals
 from suffice.tabular.model_file import blamed, load_file, model_file
 from suffice.tabular.preparation import RowsPreparation
 from suffice.tabular.problem import TableProblem
@@ -44,11 +45,14 @@ def frame_for(model: Any, table: Table) -> Any:
 
 def _new_levels(model: Any, X: Any, categorical: tuple[str, ...]) -> Iterator[str]:
     """Notes on levels that a fitted model has never seen."""
-    encoder = fitted_inside(model)[:-1][0].named_transformers_.get("categorical")
-    joined = [] if encoder is None else encoder.infrequent_categories_
-    for k, name in enumerate(categorical if encoder is not None else ()):
+    parts = fitted_inside(model)[:-1][0].named_transformers_
+    encoders = [
+        parts[kind][0] if kind == "binary" else parts[kind] for kind in ("binary", "categorical") if kind in parts
+    ]
+    columns = [(encoder, k) for encoder in encoders for k in range(len(encoder.categories_))]
+    for name, (encoder, k) in zip(categorical, columns, strict=True):
         known, dropped = encoder.categories_[k], None if encoder.drop_idx_ is None else encoder.drop_idx_[k]
-        as_what = "average ones" if joined[k] is None else "'other', as rare ones were"
+        as_what = "average ones" if encoder.infrequent_categories_[k] is None else "'other', as rare ones were"
         as_what = as_what if dropped is None else quoted(known[dropped])
         seen = {str(level) for level in known}
         if new := [str(value) for value in X[name] if str(value) not in seen]:
@@ -114,6 +118,8 @@ def unseen(
 
 def read_recipe(folder: Path) -> Recipe:
     """How tables are read for the model of a run's folder."""
+    if not folder.exists():
+        raise ValueError(f"there is no folder {folder}")
     settle(folder)
     found = places.read(folder / RECIPE)
     if found is None:
@@ -133,11 +139,17 @@ def times_of(text: str) -> list[float]:
 
 
 def predict(
-    folder: Path, path: str, *, carried: Sequence[str] = (), trust: bool = False, times: Sequence[float] = ()
+    folder: Path,
+    path: str,
+    *,
+    carried: Sequence[str] = (),
+    trust: bool = False,
+    times: Sequence[float] = (),
+    intervals: float | None = None,
 ) -> tuple[list[str], list[Any], list[str]]:
     """What the model of a run's folder says of a table: names and columns of classes with their probabilities, or of
     numbers, one for every row, after the columns that are `carried` along as they are in the file; and notes. Of Cox's
-    model log hazards, and the probabilities of no event until `times`."""
+    model log hazards, and the probabilities of no event until `times`. `intervals` is a coverage, such as 0.9."""
     recipe, file = read_recipe(folder), model_file(folder)
     model = load_file(file, trust=trust)
     table = read_for(recipe, path)
@@ -148,6 +160,9 @@ def predict(
     along = entries_of(path, carried, recipe.reading) if carried else []
     with blamed(file):
         names, columns, notes = predicted(model, recipe, table, times)
+    if intervals is not None:
+        named, ends, promise = of_intervals(folder, frame_for(model, table), intervals, trust=trust)
+        names, columns, notes = [*names, *named], [*columns, *ends], [*notes, promise]
     return [*carried, *names], [*along, *columns], notes
 
 

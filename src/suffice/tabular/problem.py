@@ -106,17 +106,18 @@ def pose(table: AnyTable, settings: Settings, like: tuple[Sequence[str], Sequenc
         numeric, levels = _used(table, target, summaries, settings, notes)
     else:
         numeric, levels = list(like[0]), {name: summaries[name].categories for name in like[1]}
+    levels = dict(sorted(levels.items(), key=lambda column: column[1] != 2))  # as they are prepared
     if target.counts:
         some = _looked_at(rows, numeric, levels)
         look = table.frame([*numeric, *levels], some), target.y_of(some).astype(np.float64)
-        before = preparation_of(numeric, tuple(levels), WIDTH, dense=True)
+        before = preparation_of(numeric, levels, WIDTH, dense=True)
         target = as_counts(target, settings.target, look, before, notes)
         model = target.model
     if settings.non_negative and model not in SIGNED:
         raise TableError(f"--non-negative goes with --model {', '.join(SIGNED)}, got {model}")
     most = most_levels(levels, settings.max_levels, WIDTH if table.joins_levels else math.inf, notes)
     dense = len(target.y) * (2 * len(numeric) + columns_for(levels, most)) <= DENSE
-    before = preparation_of(numeric, tuple(levels), most, parts, dense=dense)
+    before = preparation_of(numeric, levels, most, parts, dense=dense)
     X, before = table.rows_for(before, numeric, [summaries[name] for name in levels], rows)
     known = {role: k for k, role in enumerate(role for role in roles if role != "weights")}
     pipeline = Pipeline([("prepare", before), ("model", estimator_of(model, known, settings.non_negative))])

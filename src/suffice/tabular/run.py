@@ -3,14 +3,13 @@
     command.json    what was asked for, and a digest of the table
     table.json      how the table was read, and what of it the model needs: `suffice.tabular.predict` reads others so
     journal.jsonl   every evaluation, on disk before the next one begins
-    model.skops     the pipeline, fitted to all rows; model.joblib where skops is not installed
+    model.skops     the pipeline, fitted to all rows (model.joblib without skops); intervals.skops: models of the folds
     report.json     what was found, as plain data; report.html: the same, to look at
     history.json    what was found, in a line; state.json: where an update begins (`suffice.tabular.states`)
 
 `--max-seconds` are for all of it, from the start of the process to the report: what is under way when they are over is
 given up, but for the page itself. The same command in the same folder goes on where it was, and ends at the same bits:
-what is in the journal is not made again. Budgets and the number of processes may differ; anything else is another run,
-and refused.
+what is in the journal is not made again. Budgets and the number of processes may differ; else it is refused.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ from suffice.signals import TimeOver, time_limit
 from suffice.sklearn import SufficeSearchCV, coefficients
 from suffice.sklearn.measures import compared_measures, shown
 from suffice.sklearn.survival import checked_times
-from suffice.tabular import states
+from suffice.tabular import intervals, states
 from suffice.tabular.entries import TableError, quoted
 from suffice.tabular.frames import table_for
-from suffice.tabular.model_file import SAVED, one_line, save, shortened
+from suffice.tabular.model_file import SAVED, as_note, one_line, save
 from suffice.tabular.parts import AnyTable, check_settings, of_files, on_cluster
 from suffice.tabular.predict import finished, predicted, unseen
 from suffice.tabular.problem import TableProblem, pose
@@ -96,7 +95,7 @@ class TunedTable:
     @property
     def report(self) -> ShownPage | None:
         """The report, if there is one: notebooks show it, and `save` writes it into a file."""
-        return None if self.page is None else ShownPage(self.page.read_text(encoding="utf-8"))
+        return None if self.page is None else ShownPage(files.read_bounded(self.page, files.DATA).decode("utf-8"))
 
     def predict(self, frame: Any, times: Sequence[float] = ()) -> Any:
         """What the model says of the rows of a DataFrame, with the columns and numbers of `suffice predict`, as a
@@ -239,7 +238,7 @@ def _units(problem: TableProblem) -> str:
         what = f"logarithm of the expected {'count' if counts else 'value'}"
     what = {"cox": "logarithm of the hazard", "svm": "decision value"}.get(problem.model, what)
     what = "prediction's logarithm" if problem.log_target else what
-    return f"change of the {what} for one standard deviation of a numeric column, or where a category applies"
+    return f"change of the {what} for one standard deviation of a number or a category of two, or where another applies"
 
 
 # Before the search
@@ -360,7 +359,7 @@ def execute(
         until, page = min(until, searched + GRACE), -math.inf
     model = finished(search.best_estimator_, problem)
     (file, types), failures = save(model, into)
-    told = [shortened(str(item.message)) for item in caught]  # levels that a fold has not seen are no worry
+    told = [as_note(str(item.message)) for item in caught]  # levels that a fold has not seen are no worry
     found = [text for text in told if not any(words in text for words in SAID)]
     notes = [*problem.notes, *([search.left_out_] if search.left_out_ else []), *dict.fromkeys(found)]
     outcome = TunedTable(
@@ -371,6 +370,7 @@ def execute(
     outcome.attempt("measures", lambda: compared_measures(search.held_out_, search.baseline_, **units))
     try:
         with time_limit(max(until, monotonic() + page)):
+            outcome.attempt("intervals", lambda: intervals.keep(search, problem, into))
             if held is not None:
                 outcome.notes += held[0]
                 outcome.attempt("test", lambda: held[1](model))
