@@ -30,7 +30,7 @@ from suffice.sklearn.update import Yesterday
 
 HISTORY, STATE, ROWS = "history.json", "state.json", "rows.csv"
 NEXT, DRAFT, MANIFEST = "next", "next.tmp", "files.json"
-OLD = ("journal.", "global-", "model.", "report.", "intervals.")  # how files begin that a day leaves, and the next may not have
+OLD = ("journal.", "global-", "model.", "report.", "intervals.")  # how files begin that the next day may not have
 MOST = 200  # coefficients of a line
 
 
