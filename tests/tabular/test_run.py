@@ -92,7 +92,7 @@ def test_a_table_becomes_a_model_and_a_report(data, tmp_path, target, task):
     assert found["status"] == "suffices" and found["task"] == task and found["folder"] == str(out)
     assert {path.name for path in out.iterdir()} == {
         *("command.json", "intervals.skops", "journal.jsonl", "lock", "model.skops"),
-        *("report.html", "report.json", "table.json"),
+        *("report.html", "report.json", "table.json", "history.json", "state.json"),
     }
     assert (out / "report.html").stat().st_size < 1_000_000
     trusted = found["model_types"]

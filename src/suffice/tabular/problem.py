@@ -79,6 +79,11 @@ class TableProblem:
         return str(scoring if scoring in smooth else smooth[0])
 
     @property
+    def weights(self) -> dict[str, Array]:
+        """What `fit` is given besides."""
+        return {} if self.weight is None else {"sample_weight": self.weight}
+
+    @property
     def classes(self) -> int:
         return len(np.unique(self.y)) if self.task == "classification" else 0
 

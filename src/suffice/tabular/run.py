@@ -412,7 +412,7 @@ def _searched(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            search.fit(problem.X, problem.y, sample_weight=problem.weight) if fit is None else fit(search)
+            search.fit(problem.X, problem.y, **problem.weights) if fit is None else fit(search)
         except Exception as error:
             if not hasattr(search, "best_penalties_"):
                 raise

@@ -30,7 +30,7 @@ from suffice.sklearn.update import Yesterday
 
 HISTORY, STATE, ROWS = "history.json", "state.json", "rows.csv"
 NEXT, DRAFT, MANIFEST = "next", "next.tmp", "files.json"
-OLD = ("journal.", "global-", "model.", "report.")  # how files begin that a day leaves, and the next may not have
+OLD = ("journal.", "global-", "model.", "report.", "intervals.")  # how files begin that the next day may not have
 MOST = 200  # coefficients of a line
 
 
@@ -92,8 +92,8 @@ def line_of(outcome: Any, came: Came) -> dict[str, Any]:
         "rows": len(outcome.problem.y),
         "penalties": {name: float(value) for name, value in search.best_penalties_.items()},
         "scoring": search.optimised_scoring_,
-        "score": float(np.mean(scores)),
-        "standard_error": float(np.std(scores, ddof=1)) / math.sqrt(len(scores)) if len(scores) > 1 else None,
+        "score": _known(np.mean(scores)),
+        "standard_error": _known(np.std(scores, ddof=1) / math.sqrt(len(scores))) if len(scores) > 1 else None,
         "interval": [end if np.isfinite(end) else None for end in map(float, search.optimised_interval_)],
         "radius": float(search.coef_radius_) if np.isfinite(search.coef_radius_) else None,
         "message": came.message or outcome.result.message,
@@ -101,6 +101,10 @@ def line_of(outcome: Any, came: Came) -> dict[str, Any]:
         # per unit, and per standard deviation
         "coefficients": {f"{found['name'][k]}{outputs[k]}": [float(found["coef"][k]), float(size[k])] for k in order},
     }
+
+
+def _known(number: Any) -> float | None:
+    return float(number) if math.isfinite(number) else None
 
 
 def lines_of(folder: Path) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -54,6 +55,7 @@ class UpdatedRun:
     def plain(self) -> dict[str, Any]:
         """For machines."""
         told = {name: value for name, value in vars(self.update).items() if name not in ("before", "after")}
+        told["gain"] = told["gain"] if math.isfinite(told["gain"]) else None
         about = {"message": self.update.message, "before": dict(self.update.before), "after": dict(self.update.after)}
         return {
             **self.outcome.plain(),
