@@ -63,13 +63,15 @@ check-dist: dist  ## look at what is in dist/, and try both in an environment of
 	$(PYTHON) tools/check_dist.py dist --build build/dist
 
 audit: $(RELEASE_INSTALLED)  ## ask PyPI for known vulnerabilities of all pins; what cannot be asked about is a failure
-	for each in requirements/*.txt; do $(RELEASE)/bin/pip-audit --strict --disable-pip --no-deps -r $$each || exit 1; done
+	mkdir -p build
+	for each in requirements/*.txt; do grep -E '^[A-Za-z0-9_.-]+==' $$each > build/pins.txt; \
+		$(RELEASE)/bin/pip-audit --strict --disable-pip --no-deps -r build/pins.txt || exit 1; done
 
 sbom: $(RELEASE_INSTALLED)  ## what a run of the command line is made of, as CycloneDX: dist/sbom.json
 	$(PYTHON) -m venv --clear build/sbom
 	build/sbom/bin/python -m pip --disable-pip-version-check --quiet install -c requirements/test.txt ".[cli,plot,parquet,skops]"
 	mkdir -p dist
-	$(RELEASE)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o dist/sbom.json build/sbom
+	$(RELEASE)/bin/cyclonedx-py environment --output-reproducible -o dist/sbom.json build/sbom
 
 lint: $(INSTALLED)  ## check style and types
 	$(BIN)/ruff check

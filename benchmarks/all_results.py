@@ -79,6 +79,10 @@ def _stage(
 
 
 STAGES = (
+    _stage("certify", 15, ("certifying.py", "sklearn/certify.py", "sklearn/table.py", *SOLVES)),
+    _stage("tables", 30, (*TUNED, "tabular")),
+    _stage("attack", 15, SOLVES, "flint"),
+    _stage("verified", 15, ("prove", "solvers", "models"), "flint"),
     _stage("certified_solves", 15, SOLVES, "skglm", "celer"),
     _stage("dynamic_accuracy", 10, (*SOLVES, *SEARCH)),
     _stage("sklearn_search", 10, TUNED),
@@ -89,6 +93,7 @@ STAGES = (
     _stage("paper_run", 1, (*SOLVES, *SEARCH), options="--only", results=("paper_run_derivatives",)),
     _stage("exact_evaluations", 30, SEARCH, "dfols", "cobyqa", "optuna"),
     _stage("derivative_free", 1, SEARCH, "dfols"),
+    _stage("many_parameters", 5, SEARCH, "dfols"),
     _stage("derivatives", 10, (*SOLVES, *SEARCH)),
     _stage("families", 5, SOLVES, "glum", "sksurv", "statsmodels", "skglm", "adelie"),
     _stage("hypercleaning", 10, (*SOLVES, *SEARCH)),
@@ -186,7 +191,7 @@ def page() -> str:
             commits, dates = zip(*measured(name), strict=True)
             rows.append(
                 [
-                    f"[{name}]({name}.md)",
+                    name,
                     ", ".join(dict.fromkeys(commits)),
                     max(dates) or "not said",
                     f"`python {stage.command}`",
@@ -194,7 +199,7 @@ def page() -> str:
                 ]
             )
     others = sorted({path.stem for path in RESULTS.glob("*.json")} - {name for one in STAGES for name in one.results})
-    listed = ", ".join(f"[{name}]({name}.md)" for name in others)
+    listed = ", ".join(others)
     return (
         "# Results, and the code that they are of\n\n"
         f"Written by `python benchmarks/all_results.py table`: {len(rows)} results that README or the documentation "

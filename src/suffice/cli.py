@@ -1,5 +1,5 @@
-"""The command line: `suffice tune`, `predict`, `certify`, `reproduce`, `resume`, `report`, `bench`. Needs the extras
-`cli` and `plot`.
+"""The command line: `suffice tune`, `predict`, `certify`, `update`, `check`, `history`, `reproduce`, `resume`,
+`report`, `bench`. Needs the extras `cli` and `plot`.
 
 Exit codes: 0 for a run that has come to its end, 1 for one that was stopped before (a budget, Ctrl-C, SIGTERM; the best
 so far is written down, and `suffice resume` goes on), for a `--certify-global` that is not proven to what it asked for
@@ -148,6 +148,8 @@ def certify(
     with _one_line_errors("certify"):
         from suffice.tabular.certify import certify_file, certify_run, lines
 
+        if not model.exists():
+            raise ValueError(f"there is no file or folder {model}")
         if model.is_dir():
             if target is not None or weights is not None:
                 raise ValueError(f"{model} knows its target and weights: --target and --weights are for files")
@@ -159,6 +161,60 @@ def certify(
     typer.echo(json.dumps(found.plain(), allow_nan=False) if as_json else "\n".join(lines(found)))
     if not found.relative <= within:
         raise typer.Exit(1)
+
+
+@app.command()
+def update(
+    run: Annotated[Path, typer.Argument(help="the folder of a run of `suffice tune`")],
+    data: Annotated[Path | None, typer.Argument(help="a file of rows to add, with the columns of the table")] = None,
+    remove: Annotated[Path | None, typer.Option(help="a file of ids of rows to remove")] = None,
+    by: Annotated[str | None, typer.Option("--id", help="the column of both in which ids stand")] = None,
+    as_json: Json = False,
+) -> None:
+    """Go on with rows added or removed: a new model, proven of the rows that there are now, and whether the penalties
+    are still good. A kill leaves the old run or the new one."""
+    with _one_line_errors("update"):
+        from suffice.tabular import update as updating
+
+        found = updating.update(run, _text(data), gone=_text(remove), by=by)
+    typer.echo(json.dumps(found.plain(), allow_nan=False) if as_json else "\n".join(updating.told(found)))
+    if not found.outcome.result.success:
+        raise _exit(f"suffice: stopped early, {found.outcome.result.message}", 1)
+
+
+@app.command()
+def check(
+    run: Annotated[Path, typer.Argument(help="the folder of a run of `suffice tune`")],
+    data: Annotated[Path, typer.Argument(help="a file with the columns of its table")],
+    page: Annotated[Path | None, typer.Option(help="an HTML file for people")] = None,
+    trust: Trust = False,
+    as_json: Json = False,
+) -> None:
+    """Whether a new file looks like the rows of a run, and the model does on it what it did: no training. Exit codes: 0
+    as before, 1 not as before, 2 cannot be told."""
+    with _one_line_errors("check"):
+        from suffice.tabular.check import check as checking
+
+        found = checking(run, str(data), trust=trust, save=page)
+    typer.echo(json.dumps(found.plain(), allow_nan=False) if as_json else "\n".join(found.lines()))
+    raise typer.Exit(found.code)
+
+
+@app.command()
+def history(
+    run: Annotated[Path, typer.Argument(help="the folder of a run of `suffice tune`")],
+    picture: Annotated[Path | None, typer.Option(help="a page (.html) or a figure (.png, .svg, .pdf)")] = None,
+    as_json: Json = False,
+) -> None:
+    """The models of a run from its first day on: dates, rows, penalties, scores, coefficients."""
+    with _one_line_errors("history"):
+        from suffice.tabular.history import draw, told
+        from suffice.tabular.states import lines_of
+
+        lines = lines_of(run)
+        if picture is not None:
+            draw(run, picture)
+    typer.echo(json.dumps(lines, allow_nan=False) if as_json else "\n".join(told(lines)))
 
 
 @app.command()
@@ -202,6 +258,8 @@ def resume(
         if _is_tune(folder):
             from suffice.tabular.run import read_settings
 
+            if (folder / "rows.csv").exists():
+                raise ValueError(f"{folder} has been updated, and is whole: `suffice update` goes on with more rows")
             given |= {} if jobs is None else {"jobs": jobs}
             return _tune(replace(read_settings(folder), **given), folder, as_json)
         for name in given:
@@ -251,6 +309,10 @@ def bench(
             command.bench_grids(grid or 10, as_json)
         else:
             command.bench_table(what, target, grid, as_json)
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
 
 
 def _is_tune(folder: Path) -> bool:

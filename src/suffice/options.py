@@ -28,7 +28,8 @@ class Options:
     max_seconds: float = math.inf
     target_cost: float = 0.0  #: stop when F is proven to be no larger
     #: a decrease of F that is worth no evaluation: the search ends when two models in a row promise no more
-    #: than that within the trust region, or one whose best step is too short to be made
+    #: than that within the trust region, or one whose best step is too short to be made, or one by derivatives
+    #: that promises less than a hundredth of it
     enough: float = 0.0
     initial_radius: float = 0.1  #: the first trust radius (Ehrhardt and Roberts 2021: a tenth of the box)
     final_radius: float = 1e-5  #: the trust radius at which the search ends (Ehrhardt and Roberts 2020, appendix)

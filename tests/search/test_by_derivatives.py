@@ -366,3 +366,20 @@ def test_a_long_run_with_forgotten_jacobians_resumes_to_the_same_bits(tmp_path: 
     suffice.tune(objective, np.ones(m), options=options, journal=tmp_path / "run", callback=_stopping(objective, 7))
     resumed = suffice.resume(tmp_path / "run", problem=objective)
     assert [record.theta for record in resumed.history] == [record.theta for record in whole.history]
+
+
+def test_a_step_that_promises_next_to_nothing_is_not_made() -> None:
+    """By derivatives, where that is less than a hundredth of what is worth an evaluation."""
+
+    class Level:
+        def evaluate(self, theta: Vector, *, within: float, warm: Any = None) -> suffice.Evaluation:
+            residuals = np.array([1.0 + 1e-7 * theta[0], 0.5])
+            return suffice.Evaluation(theta, residuals, np.zeros(2), jacobian=np.array([[1e-7, 0.0], [0.0, 0.0]]))
+
+    bounds = np.full(2, -2.0), np.full(2, 2.0)
+    ended, whole = (
+        suffice.tune(Level(), [0.5, 0.5], bounds=bounds, options=suffice.Options(enough=enough))
+        for enough in (1e-4, 1e-9)
+    )
+    assert ended.status is suffice.Status.SUFFICES
+    assert ended.evaluations == 1 < whole.evaluations

@@ -11,8 +11,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from suffice import Options, Status
+from suffice.journal import answers
 from suffice.report.figures import Trace, path
-from suffice.sklearn import SufficeSearchCV
+from suffice.sklearn import SufficeSearchCV, _recorded
 from suffice.sklearn.report import collect, page
 
 CV = StratifiedKFold(3, shuffle=True, random_state=0)
@@ -85,6 +86,27 @@ def test_a_search_that_was_stopped_goes_on_to_the_same_bits(data, stopped, tmp_p
     assert again.best_params_ == whole.best_params_ and again.score_interval_ == whole.score_interval_
     assert again.cv_results_["work"].tolist() == whole.cv_results_["work"].tolist()
     assert again.result_.history == whole.result_.history
+
+
+@pytest.mark.parametrize("stopped", [9, 12, 14])
+def test_a_journal_of_few_solutions_goes_on_to_the_same_bits(stopped, tmp_path, monkeypatch):
+    """Of the search over l2 it has those at its best place only, and of first looks one."""
+    monkeypatch.setattr(answers, "SLACK", 0)
+    monkeypatch.setattr(_recorded, "STARTS", 1)
+    whole, made = found(*SPARSE), []
+
+    def stop(record):
+        made.append(record.number)
+        if len(made) == stopped:
+            raise StopIteration
+
+    found(*SPARSE, journal=tmp_path, callback=stop)
+    again = found(*SPARSE, journal=tmp_path)
+    assert again.cv_results_["work"].tolist() == whole.cv_results_["work"].tolist()
+    assert again.best_params_ == whole.best_params_
+    first = np.flatnonzero(whole.cv_results_["penalty_l1"])[0]
+    lines = (tmp_path / "journal.jsonl").read_text().splitlines()[2 : 2 + first]
+    assert sum('"class":"Solution"' in line for line in lines) <= 1
 
 
 @pytest.mark.parametrize("more", [{"initial": {"l1": 1e-2, "l2": 1e-2}}, {"refit": "one_se"}, {"space": WIDE}])

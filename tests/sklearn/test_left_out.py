@@ -147,14 +147,17 @@ def test_a_column_that_is_constant_without_a_row_is_scaled_as_scikit_learn_does_
         ({"within": 0.0}, "within must be positive, got 0.0"),
         ({"scoring": "r2"}, "scoring must be one of neg_mean_squared_error, neg_root_mean_squared_error, got 'r2'"),
         ({"groups": np.zeros(120)}, "two groups at least to leave one out, got 1"),
-        ({"groups": np.zeros(3)}, "one label for each of 120 rows, got 3"),
+        ({"groups": np.zeros(3)}, r"one label for each of 120 rows, got shape \(3,\)"),
+        ({"groups": [None] * 120}, "groups must have a label for every row"),
+        ({"y": np.where(np.arange(120) == 4, np.nan, 1.0)}, "y must be finite, row 4 is not"),
+        ({"model": SufficeSearchCV(Ridge())}, "takes a search once it is fitted"),
         ({"y": np.zeros((120, 2))}, "y must have one entry for each of 120 rows"),
     ],
 )
 def test_bad_input_is_named(change, message, numbers):
     X, y = numbers
     with pytest.raises(ValueError, match=message):
-        suffice.leave_one_out(Ridge(), **{"X": X, "y": y, **change})
+        suffice.leave_one_out(**{"model": Ridge(), "X": X, "y": y, **change})
 
 
 @pytest.mark.parametrize("groups", [None, np.arange(120) // 8], ids=["rows", "groups"])

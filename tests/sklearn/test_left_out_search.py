@@ -121,8 +121,12 @@ def test_rows_that_no_model_can_do_without_are_named(cv):
     labels = LABELS.copy()
     labels[:] = "benign"
     labels[7] = "malignant"
-    with pytest.raises(ValueError, match=r"split 7 of cv has training samples.* of one class only: 'benign'"):
+    with pytest.raises(
+        ValueError, match=r"no model without row 7: split 7 of cv has training samples.* of one class only: 'benign'"
+    ):
         SufficeSearchCV(LogisticRegression(), cv=cv).fit(B, labels)
+    with pytest.raises(ValueError, match="no model without row 7: the intercept is not finite"):
+        SufficeSearchCV(PoissonRegressor(), cv=cv).fit(X, np.arange(60) == 7)
     with pytest.raises(ValueError, match="sample_weight is zero on all training or all held-out samples of split 3"):
         SufficeSearchCV(Ridge(), cv=cv).fit(X, Y, sample_weight=np.arange(60) != 3)
 
@@ -131,3 +135,9 @@ def test_few_groups_and_other_models_are_folds():
     few = prepared(SufficeSearchCV(Ridge(), cv=LeaveOneGroupOut()), X, Y, {"groups": np.arange(60) % 8})
     several = prepared(SufficeSearchCV(LogisticRegression(), cv="loo"), B, np.arange(60) % 3, {})
     assert few.task is several.task is None and few.count == 8 and several.count == 60
+
+
+def test_two_rows_of_a_class_are_enough_and_time_that_is_over_ends_a_search():
+    labels = np.isin(np.arange(60), (3, 8))
+    search = SufficeSearchCV(LogisticRegression(), cv="loo", options=suffice.Options(max_seconds=1e-3))
+    assert np.isfinite(search.fit(B / B.std(0), labels).best_score_)

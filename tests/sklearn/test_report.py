@@ -505,6 +505,22 @@ def test_every_section_opens_and_nothing_complains(ridge, hostile, browser, tmp_
 
 
 @needs_chromium
+def test_survival_is_drawn_on_a_phone(survival, browser, tmp_path):
+    """Kaplan and Meier's curves of three groups, and calibration with its intervals."""
+    (tmp_path / "report.html").write_text(page(survival[3]), encoding="utf-8")
+    browser.resize(390, 900)
+    browser.open(tmp_path / "report.html")
+    browser.run("document.getElementById('tab-calibration').click()")
+    browser.settle()
+    drawn = browser.run(
+        "[...document.querySelectorAll('#calibration svg.chart')].filter(f => f.clientWidth)"
+        ".map(f => f.querySelectorAll('path').length)"
+    )
+    assert len(drawn) == 2 and min(drawn) > 2
+    assert browser.run("document.documentElement.scrollWidth") <= 390 and browser.problems == []
+
+
+@needs_chromium
 def test_the_chosen_tab_is_in_view_on_a_phone(text, browser, tmp_path):
     (tmp_path / "report.html").write_text(text, encoding="utf-8")
     browser.resize(390, 800)

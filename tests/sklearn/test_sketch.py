@@ -85,6 +85,39 @@ def test_a_search_begins_near_the_best_of_a_grid(estimator, seed, monkeypatch):
     assert min(map(sketch.height, sketch.seen)) <= 1.01 * -search.best_score_
 
 
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("loss", ["neg_log_loss", "neg_mean_poisson_deviance"])
+def test_of_many_rows_quadratics_near_known_weights_show_f(intercept, loss, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((6000, 12)) + 0.1
+    m = X @ np.repeat([0.4, 0.0], 6)
+    y = rng.random(6000) < 1.0 / (1.0 + np.exp(-m)) if loss == "neg_log_loss" else rng.poisson(np.exp(0.5 * m))
+    model = LogisticRegression(l1_ratio=0.5, solver="saga") if loss == "neg_log_loss" else PoissonRegressor()
+    model.set_params(fit_intercept=intercept)
+    sketch, search = sketch_of(model, X, y.astype(int), monkeypatch, scoring=loss)
+    assert isinstance(sketch.folds[0], _sketch.QuadraticFold)
+    names = sketch.space.names
+    for shift in (0.0, -1.0, -3.0):
+        theta = np.clip(np.array(sketch.lowest) + shift, *sketch.space.bounds)
+        there = SufficeSearchCV(
+            model, dict.fromkeys(names, (1e-13, 1e6)), cv=CV, refit=False, tolerance=1e-7, scoring=loss,
+            initial=sketch.space.params(theta), options=ONE,
+        ).fit(X, y.astype(int))  # fmt: skip
+        assert sketch.height(tuple(theta)) == pytest.approx(-there.best_score_, rel=1e-3)
+    assert len(search.cv_results_["params"]) <= 8
+
+
+def test_a_line_ends_where_smaller_penalties_change_nothing(monkeypatch):
+    X, y = data(rows=400)
+    found = []
+    for alike in (_sketch.ALIKE, -1.0):
+        monkeypatch.setattr(_sketch, "ALIKE", alike)
+        found.append(sketch_of(ElasticNet(), X, y, monkeypatch)[0])
+    short, whole = found
+    assert len(short.seen) < 0.9 * len(whole.seen)
+    assert short.height(short.lowest) <= whole.height(whole.lowest) * (1.0 + 1e-4)
+
+
 def test_sample_weights_count(monkeypatch):
     X, y = data()
     weight = np.random.default_rng(0).uniform(0.0, 2.0, len(y))

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from suffice.sklearn import SufficeSearchCV
-from suffice.sklearn._dealt_rows import folds_of
+from suffice.sklearn.dealt_rows import folds_of
 from suffice.sklearn.update import curvature, placed
 
 

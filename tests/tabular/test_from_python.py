@@ -169,3 +169,13 @@ def test_the_same_call_in_a_folder_goes_on_and_another_frame_is_refused(tmp_path
     assert again.result.success and not first.result.success
     with pytest.raises(TableError, match="another run"):
         suffice.tune_table(FRAME[1:], "y", out=tmp_path / "run", **SMALL)
+
+
+def test_a_penalty_on_the_edge_of_its_range_is_told_in_words_of_the_command():
+    """There is no space to widen, and no step of a pipeline to name."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((45, 60)), np.arange(45) % 3
+    X[:, :10] += 3 * y[:, None]
+    found = suffice.tune_table(pandas.DataFrame(X).add_prefix("x").assign(y=y).astype({"y": str}), "y", no_report=True)
+    (note,) = [note for note in found.notes if "the best l2 lies on the lower edge of its range, " in note]
+    assert "widen" not in note and "model__" not in note and "(best is C = " in note

@@ -280,4 +280,7 @@ def test_a_recipe_that_was_tampered_with_is_refused(data, text, tmp_path):
 
 def test_folders_without_a_model_are_told(data, tmp_path):
     result = predict(tmp_path / "nothing", data)
+    assert result.exit_code == 2 and "there is no folder" in result.stderr
+    (tmp_path / "empty").mkdir()
+    result = predict(tmp_path / "empty", data)
     assert result.exit_code == 2 and "there is no table.json" in result.stderr

@@ -93,6 +93,7 @@ def test_a_table_becomes_a_model_and_a_report(data, tmp_path, target, task):
     assert {path.name for path in out.iterdir()} == {
         *("command.json", "journal.jsonl", "lock", "model.skops", "report.html", "report.json", "table.json"),
     }
+    assert (out / "report.html").stat().st_size < 1_000_000
     trusted = found["model_types"]
     assert trusted == skops.get_untrusted_types(file=out / "model.skops") and set(trusted) <= {"numpy.dtype"}
     model = skops.load(out / "model.skops", trusted=trusted)

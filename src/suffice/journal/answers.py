@@ -15,9 +15,10 @@ A journal is a folder with one append-only file of checked lines (`suffice.journ
 - `end`      why the run stopped, for readers; a run that is taken up goes on after it;
 - `whole`    how many answers, from the first on, belong together.
 
-Solutions, from which searches start later solves, are the bulk of an answer, and those that a search no longer holds
-are dead weight. Where the file has doubled since, it is written anew without them, next to the old one, and put in its
-place in one step. A file that was cut behind a record is an earlier state of the run, and continues to the same result;
+Solutions, from which searches start later solves and make derivatives, are the bulk of an answer, and those that a
+search no longer holds are dead weight. Where the file has doubled since, it is written anew without them, next to the
+old one, and put in its place in one step. A file that was cut behind a record is an earlier state of the run, and
+continues to the same result;
 one that was cut inside what belongs together is refused.
 
 The file `lock` beside it keeps other writers out, and has the digest of the header: another run's journal is not taken
@@ -32,7 +33,7 @@ import os
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -231,11 +232,14 @@ class Journal(Closing):
         """Why the run stopped."""
         self._lines.append({"kind": "end", "status": status, "message": message, "evaluations": evaluations})
 
-    def compact(self, held: Iterable[Evaluation]) -> None:
-        """If the file has doubled: write it anew without the solutions of any other evaluations than these."""
+    def compact(self, held: Iterable[Evaluation], derived: Iterable[Evaluation] = ()) -> None:
+        """If the file has doubled: write it anew without the solutions of any other evaluations than these; those that
+        are `derived` take the place of what was written before their derivatives were known."""
         if self._lines.end <= self._compact_from or any(self._places.values()):  # answers that are yet to be taken
             return
         needed = {_content(encode(one)) for one in held}
+        plain = (encode(replace(one, solutions=())) for one in derived)
+        instead = {_content(one): one for one in plain}
 
         def lines() -> Iterator[Mapping[str, Any]]:
             for line in self._lines.records():
@@ -243,6 +247,7 @@ class Journal(Closing):
                     made = answer["answer"]
                     if made.get("class") == "Evaluation" and _content(made) not in needed:
                         made["fields"]["solutions"] = encode(())
+                        answer["answer"] = instead.get(_content(made), made)
                 if line["kind"] != "whole":
                     yield line
                 if line["kind"] == "header":

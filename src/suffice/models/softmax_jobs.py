@@ -236,11 +236,14 @@ class SoftmaxBend(Job):
     reads: bool = True
 
     def __call__(self, block: Block) -> Array:
-        p = _probabilities(block, self.b)
+        p, k = _probabilities(block, self.b), self.moved.shape[1]
         M = self.moved[None] if len(block.margins) < 2 else block.margins[1].reshape(-1, *self.moved.shape) + self.moved
-        M = block["a"][:, None, None] * turned(p, M)
+        if k == 1:  # as matrices in the order of p, which are added along columns
+            M = block["a"][:, None] * turned(p, np.asfortranarray(np.broadcast_to(M[:, :, 0], p.shape)))
+        else:
+            M = block["a"][:, None, None] * turned(p, M)
         if not self.reads:
-            summed: Array = M.sum(axis=0)
+            summed: Array = M.sum(axis=0).reshape(-1, k)
             return summed
         return block.pull(M.reshape(len(M), -1))
 

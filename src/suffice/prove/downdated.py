@@ -32,7 +32,7 @@ from suffice.lazy import cached_property
 from suffice.prove.factor import Indices, ProvenFactor, Variables
 from suffice.prove.verified_rows import MarginRows
 from suffice.rows.design import Design
-from suffice.rows.gram import as_array, dense_rows, gram
+from suffice.rows.gram import as_array, dense_rows, fits_array, gram
 from suffice.rows.memory import absolute_product
 from suffice.rows.norms import row_norms
 from suffice.rows.rounding import TINY, gamma
@@ -101,6 +101,8 @@ class Groups:
 
     def summed(self, X: Any, coefficients: Array) -> Array:
         """sum over the rows of each group of coefficients times rows of X, which are theirs: a column for each."""
+        if self.single and fits_array(X):
+            return np.asarray(X.T * coefficients)
         return np.asarray(as_array((self.sums @ sp.diags_array(coefficients)) @ X)).T
 
     def penalties(self, model: WholeModel, columns: Indices) -> tuple[Array, Array]:

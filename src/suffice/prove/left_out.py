@@ -36,7 +36,8 @@ a proof of what it leaves out. Supports that change: Okumura, Suzuki and Takeuch
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,7 @@ CORRECTIONS = 2  # of a step, whose model leaves out how l2 changes
 PASSES = 12  # gradients for what is proven, but not to what is wanted
 ROUNDS = 6  # gradients for what is not proven; in each columns may join
 NUMBERS = 1 << 22  # of rows times groups at a time
+FACES, WIDE = 6, 3  # rounds of signs that change; columns over rows: of more, fits cost less than Hessians
 GOAL = 1e-10  # of l1: how far from optimal a quadratic model may be left
 WORTH = 0.5  # of what is off: what another pass has to leave at most
 
@@ -75,10 +77,6 @@ class Gradients:
     alpha: Array
     own: Array
     of_margins: Array  # what margins' errors are worth in norms by H_g^-1
-
-    def taken(self, these: Indices) -> Gradients:
-        """Those of some groups."""
-        return Gradients(*(getattr(self, one.name)[..., these] for one in fields(self)))
 
     def on(self, left: Left, there: Array) -> Array:
         """That of the smooth part on the columns of `left`, with l2 and intercept."""
@@ -235,9 +233,6 @@ def _pulled(left: Left, known: Gradients, n: Array, columns: Indices, far: Array
         return ~(reach + far * lengths < limit * (1.0 - 4.0 * EPS))
 
 
-# Which models there are in the end
-
-
 @dataclass(frozen=True, eq=False)
 class LeftOut:
     """Weights on `columns`, a column for every group, and intercepts, near those without the group; `slack` times
@@ -255,6 +250,12 @@ class LeftOut:
     @property
     def proven(self) -> Any:
         return np.isfinite(self.slack)
+
+    def weights_of(self, g: int) -> Array:
+        """On all columns, proven or not."""
+        w = np.zeros(len(self.model.l1))
+        w[self.columns] = self.weights[:, g]
+        return w
 
     def norms(self, X: Any) -> Array:
         """||x|| of rows of X for every group, rows x groups, at most."""
@@ -339,24 +340,21 @@ def leave_out(model: WholeModel, w: Array, b: float, groups: Groups, within: flo
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # NaN proves nothing
         at = AtPoint.of(model, w, b)
         support = np.flatnonzero((w != 0.0) | (model.l1 == 0.0))
-        if at is None or len(groups) == 0:
-            return found.whole()
-        on = OnColumns.of(model, at, support)
-        if on is None:
-            return found.whole()
-        doubtful = np.zeros(len(w), dtype=np.bool_)
-        for part in _parts(groups, len(w)):
-            doubtful |= _stepped(found, on, part)
-        for _ in range(ROUNDS):
+        on = None if at is None or len(groups) == 0 else OnColumns.of(model, at, support)
+        doubtful, again = np.zeros(len(w), dtype=np.bool_), _stepped
+        for _ in range(2 + ROUNDS):
             rest = np.flatnonzero(~found.proven)
-            if doubtful.any():
-                on = OnColumns.of(model, at, np.union1d(on.columns, np.flatnonzero(doubtful)))
-            if on is None or len(rest) == 0:
+            if at is None or on is None or len(rest) == 0:
                 break
             doubtful[:] = False
-            for part in _parts(groups.taken(rest), max(len(w), len(at.m))):
-                doubtful |= _moved(found, on, rest[part])
-        _nearer(found, within)
+            for part in _parts(groups.taken(rest), len(w) if again is _stepped else max(len(w), len(at.m))):
+                doubtful |= again(found, on, rest[part])
+            if doubtful.any():
+                more = np.union1d(on.columns, np.flatnonzero(doubtful))
+                on = OnColumns.of(model, at, more) if len(more) <= WIDE * len(at.m) else None
+            again = again if doubtful.any() else _moved  # from w once more, on more columns, or from where they are
+        if within < math.inf:
+            _nearer(found, within)
     return found.whole()
 
 
@@ -414,11 +412,38 @@ def stepped(left: Left, known: Gradients, there: Array) -> Array:
     for _ in range(CORRECTIONS):
         n = n - left.solve(gradient + left.product(n) + left.l1 * signs)
     kept = np.isfinite(n) & ((signs * (there + n) > 0.0) | (left.l1 == 0.0))
-    for g in np.flatnonzero(~kept.all(axis=0)).tolist():
-        v, l1, slope = there[:, g], left.l1[:, g], gradient[:, g]
-        goal = GOAL * float(l1.max()) + 8.0 * EPS * norm(np.abs(slope) + l1)
-        try:
-            n[:, g] = from_face_to_face(v, Matrix(left.dense(g)), slope, v, l1, goal) - v
-        except NoFactorError:
-            n[:, g] = math.nan
+    turned = np.flatnonzero(~kept.all(axis=0))
+    turned = turned if len(there) <= WIDE * len(left.on.at.m) else turned[:0]
+    most = max(NUMBERS // len(there) ** 2, 1)
+    for first in range(0, len(turned), most):
+        these = turned[first : first + most]
+        n[:, these] = _on_faces(left, gradient, there, n, these)
     return np.where(np.isfinite(n).all(axis=0), n, 0.0)
+
+
+def _on_faces(left: Left, gradient: Array, there: Array, n: Array, these: Indices) -> Array:
+    """The same for groups whose signs change: those columns are left at 0, and others as their slopes pull, until all
+    agree, which a few rounds nearly always are enough for; face by face otherwise."""
+    v, slope, l1 = there[:, these].T, gradient[:, these].T, left.l1[:, these].T
+    H, rest, found = np.stack([left.dense(g) for g in these.tolist()]), np.arange(len(v)), np.full(v.shape, math.nan)
+    signs = np.where((v * (v + n[:, these].T) > 0.0) | (l1 == 0.0), np.sign(v), 0.0)
+    for _ in range(FACES):
+        on = (signs[rest] != 0.0) | (l1[rest] == 0.0)
+        part = np.where(on[:, :, None] & on[:, None, :], H[rest], 0.0) + (~on[:, :, None]) * np.eye(v.shape[1])
+        u = np.where(on, 0.0, -v[rest])
+        side = slope[rest] + np.einsum("gij,gj->gi", H[rest], u) + l1[rest] * signs[rest]
+        try:
+            u -= np.linalg.solve(part, np.where(on, side, 0.0)[:, :, None])[:, :, 0]
+        except np.linalg.LinAlgError:
+            break
+        pull = slope[rest] + np.einsum("gij,gj->gi", H[rest], u)
+        out, back = on & (signs[rest] * (v[rest] + u) < 0.0), ~on & (np.abs(pull) > l1[rest])
+        done = ~(out | back).any(axis=1)
+        found[rest[done]] = u[done]
+        signs[rest] = np.where(out, 0.0, np.where(back, -np.sign(pull), signs[rest]))
+        rest = rest[~done]
+    for k in rest.tolist():
+        goal = GOAL * float(l1[k].max()) + 8.0 * EPS * norm(np.abs(slope[k]) + l1[k])
+        with suppress(NoFactorError):
+            found[k] = from_face_to_face(v[k], Matrix(H[k]), slope[k], v[k], l1[k], goal) - v[k]
+    return found.T

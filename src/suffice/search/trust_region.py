@@ -39,6 +39,7 @@ from suffice.search.state import WARM_POOL, Iterate, Judged, Pending, Plan, Samp
 SHORT_STEP = 0.5  # steps shorter than this many rho are not worth an evaluation (published implementation)
 FORGET = 0.5  # how much an older step counts when the models are compared
 CLOSE = 0.3  # of initial_radius: the largest rho at which a model tells what is left to gain
+NEXT_TO_NOTHING = 0.01  # of what is worth an evaluation
 
 
 class TrustRegion(Iterate):
@@ -197,9 +198,11 @@ def _step(state: Iterate, setting: Setting) -> Iterate:
 
 
 def _suffices(state: Iterate, predicted: float, short: bool, setting: Setting) -> bool:
-    """Whether nothing worth an evaluation is promised on a radius small enough to tell: by this model, whose step is
-    too short to be made, or by this one and the one of the latest step that was tried."""
+    """Whether nothing worth an evaluation is promised: next to nothing by derivatives, or on a radius small enough to
+    tell by this model, whose step is too short to be made, or by this one and the one of the latest step."""
     options = setting.options
+    if state.models.by_derivatives and predicted < NEXT_TO_NOTHING * options.enough:
+        return True
     if not 0.0 < options.enough >= predicted or state.rho > CLOSE * options.initial_radius:
         return False
     promised = (record.step.predicted for record in reversed(setting.ledger.records) if record.step is not None)

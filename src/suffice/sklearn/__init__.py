@@ -12,7 +12,7 @@
     _final_fit                         the final model, and what else is left behind
     _coefficient_proofs, coefficients  what is proven of each coefficient, and the table of them
     relaxed_lasso                      less shrinkage, over the same folds
-    update, _dealt_rows                rows that come and go, and whether penalties are still good
+    update, dealt_rows                rows that come and go, and whether penalties are still good
     nested                             the honest score of tuning
     left_out, _left_out_search         models without a row, or a group of rows, and a search whose folds these are
     _held_out_models, intervals        models that have not seen rows, and intervals of predictions by them

@@ -7,7 +7,9 @@ quarters as long as F falls. l1 pays if one of them has a loss below that at l2*
 over folds: then a search over both goes on from there. Less than that is not told from nothing by other rows, and the
 best that was seen is the answer.
 
-What the first search has seen is known to the second: its places lie where the range of l1 begins, at 0.
+What the first search has seen is known to the second: its places lie where the range of l1 begins, at 0. Of its
+solutions those at l2* are kept to start from, since all others are near them, or of no use; of those a
+journal keeps derivatives.
 """
 
 from __future__ import annotations
@@ -59,7 +61,9 @@ def start(search: PenaltySearch, alone: PenaltySearch) -> Array | None:
     best = next(k for k, (_, _, made) in enumerate(notes) if made is found)
     none = problem.space.bounds[0][:1]
     problem.notes = [(purpose, within, _lifted(made, none)) for purpose, within, made in notes]
-    problem.seconds, problem.earlier = list(alone.problem.seconds), alone.problem.evaluations
+    problem.seconds = list(alone.problem.seconds)
+    problem.earlier, problem.derived = [found], [made for made in alone.problem.evaluations if _differentiated(made)]
+    problem.let_go_but(problem.notes[best][-1])
     search.result = _result(search, alone.result, problem.notes[best][-1], none)
     if not alone.result.success:
         search.left_out = "l1 was not tried: the search over l2 was stopped before"
@@ -94,6 +98,10 @@ def _where_it_pays(search: PenaltySearch, best: Evaluation) -> Array | None:
         detail = "what a search over l1 as well would gain is less than other rows would tell, as estimated"
         search.result = replace(search.result, detail=detail)
     return None
+
+
+def _differentiated(made: Evaluation) -> bool:
+    return made.jacobian is not None or made.gradient is not None
 
 
 def _lifted(made: Evaluation, none: Array) -> Evaluation:

@@ -15,6 +15,7 @@ A search begins where a sketch of F by FEW folds, or rough looks at it, are best
 from __future__ import annotations
 
 import math
+import warnings
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.model_selection import GroupKFold, KFold, LeaveOneGroupOut, LeaveOneOut, StratifiedKFold
+from sklearn.model_selection import GroupKFold, LeaveOneGroupOut, LeaveOneOut, StratifiedKFold
 
 from suffice.arrays import EPS, Array
 from suffice.evaluation import Evaluation
@@ -34,6 +35,7 @@ from suffice.rows.given import numbered
 from suffice.rows.rounding import norm_rounding
 from suffice.search.bilevel import BilevelProblem
 from suffice.search.solves import On
+from suffice.signals import TimeOver
 from suffice.sklearn._final_fit import solved
 from suffice.sklearn._penalty_search import PenaltySearch
 from suffice.sklearn._recorded import RecordedProblem
@@ -85,8 +87,8 @@ def _checked(task: LeftOutTask) -> LeftOutTask:
     data, counts = task.data, task.data.weight > 0.0
     weights = task.sums(data.weight)
     wrong = set(np.flatnonzero((weights == 0.0) | (weights == data.weight.sum())).tolist())
-    for label in [] if data.classes is None else data.classes:
-        alone = np.unique(task.which[counts & (data.y == label)])
+    for these in [data.y > 0.0] if data.classes is None else [data.y == label for label in data.classes]:
+        alone = np.unique(task.which[counts & these])
         wrong |= set(alone.tolist()) if len(alone) == 1 else set()
     for g in sorted(wrong):
         one_fold(task, g)
@@ -96,7 +98,11 @@ def _checked(task: LeftOutTask) -> LeftOutTask:
 def one_fold(task: LeftOutTask, g: int) -> Split:
     """The rows of all groups but one, with that one held out."""
     test = task.groups[g]
-    return task.data.split(np.setdiff1d(np.arange(len(task.data.y)), test), test, f"split {g} of cv")
+    try:
+        return task.data.split(np.setdiff1d(np.arange(len(task.data.y)), test), test, f"split {g} of cv")
+    except ValueError as error:
+        rows = ", ".join(map(str, test[:5].tolist())) + (", ..." if len(test) > 5 else "")
+        raise ValueError(f"there is no model without row {rows}: {error}") from error
 
 
 def joined(groups: Sequence[Any]) -> tuple[Any, Any]:
@@ -109,9 +115,10 @@ def few_folds(task: LeftOutTask) -> list[tuple[Any, Any]]:
     data, rows = task.data, np.zeros((len(task.data.y), 1))
     if len(task.groups) < len(rows):
         return list(GroupKFold(FEW).split(rows, groups=task.which))
-    if data.classes is None or np.unique(data.y, return_counts=True)[1].min() < FEW:
-        return list(KFold(FEW, shuffle=True, random_state=0).split(rows))
-    return list(StratifiedKFold(FEW).split(rows, data.y))
+    with warnings.catch_warnings():  # a class may have fewer rows: none of its folds is without it in training
+        warnings.simplefilter("ignore")
+        labels = data.y > 0.0 if data.classes is None else data.y
+        return list(StratifiedKFold(FEW, shuffle=True, random_state=0).split(rows, labels))
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,9 +172,9 @@ class LeftOutProblem(BilevelProblem):
         super().__init__(
             [whole.penalised(space.ratio)], [whole.loss(scoring, 1)], space=space.space, solver=whole.solver
         )
-        groups = task.downdates(whole)
-        assert groups is not None
-        self.task, self.whole, self.groups, self.scoring = task, whole, groups, scoring
+        known = task.downdates(whole)
+        assert known is not None
+        (self.groups, self.c), self.task, self.whole, self.scoring = known, task, whole, scoring
         self.judge = LeftOutLosses.of(task, whole, scoring)
         self._made: OrderedDict[bytes, LeftOut] = OrderedDict()
         self._folds: dict[int, Split] = {}
@@ -178,9 +185,6 @@ class LeftOutProblem(BilevelProblem):
 
     def stationarity(self, evaluation: Evaluation, bounds: Any = None) -> float | None:
         return None
-
-    def certified(self, evaluation: Evaluation) -> Evaluation:
-        return evaluation
 
     def _evaluate(
         self, thetas: Sequence[Array], warm: Sequence[Evaluation | None] | None, on: On, within: Sequence[float]
@@ -220,14 +224,15 @@ class LeftOutProblem(BilevelProblem):
         ended = start is not None and start.outcome is not Outcome.MAX_STEPS and start.certificate.rule != "none"
         if start is not None and ended and near is not None and np.array_equal(near.point, theta):
             return replace(start, steps=0)
-        problem = self.lower[0].at(**self.space.params(theta))
+        l1, l2 = self.penalties_at(theta)
+        problem = self.whole.model.at(l1=l1, l2=l2)
         return solved(problem, self.solver, ACCURACY, None if start is None else start.x, most=self.max_steps)
 
     def penalties_at(self, theta: Array) -> tuple[float, float]:
-        """l1 and l2 of all columns."""
+        """l1 and l2 of all columns, times c."""
         lower: Any = self.lower[0]
         l1, l2 = lower.both(self.space.params(theta))
-        return l1, l2 or lower.ridge * lower.fold.l2_floor / FLOOR
+        return self.c * l1, self.c * (l2 or lower.ridge * lower.fold.l2_floor / FLOOR)
 
     def _left(self, theta: Array, x: Array) -> LeftOut:
         """All models, from weights of all rows: the latest few are kept."""
@@ -264,7 +269,8 @@ class LeftOutProblem(BilevelProblem):
             [fold.loss(self.scoring, G) for fold in folds],
             space=self.space, solver=folds[0].solver, max_steps=self.max_steps,
         )  # fmt: skip
-        starts = [near.start_at(near.x)] * len(folds)
+        made = self._left(theta, near.x)
+        starts = [near.start_at(made.weights_of(g)) for g in these.tolist()]
         warm = Evaluation(theta, np.zeros(1), np.zeros(1), solutions=starts)
         return problem.evaluate(theta, within=within, warm=warm)
 
@@ -290,7 +296,7 @@ class LeftOutProblem(BilevelProblem):
             try:
                 for name, slope in zip(params, slopes, strict=True):
                     rates = lower.both({one: float(one == name) for one in params})  # type: ignore[attr-defined]
-                    moved = margin_slopes(made, *(fold.of_weights(one) for one in rates))  # type: ignore[attr-defined]
+                    moved = margin_slopes(made, *(fold.of_weights(self.c * one) for one in rates))  # type: ignore[attr-defined]
                     columns.append(slope * steep * moved)
             except (ArithmeticError, np.linalg.LinAlgError):  # H is singular
                 return evaluation
@@ -310,7 +316,10 @@ def start(search: PenaltySearch, few: BilevelProblem) -> Array:
     """Where F by a few folds, roughly, is least, or F itself along one of the penalties from there."""
     problem, looks = search.problem, RecordedProblem(few, None, None)
     looks.purpose, looks.until = "overview", problem.until
-    theta, _ = starting_point(looks, search.folds, search.space)
+    try:
+        theta, _ = starting_point(looks, search.folds, search.space)
+    except TimeOver:
+        theta = looks.best.point
     within = LOOK * math.sqrt(looks.best.cost / len(problem.problem.judge))  # type: ignore[attr-defined]
     problem.look(theta, within=within)
     largest = {"l1": max(fold.model.l1_max for fold in search.folds)}
@@ -329,42 +338,38 @@ class LeftOutFold:
     """All rows beside their margins by models without them, as one fold that an estimator with a unit weight
     predicts."""
 
-    whole: Split
+    split: Split
     solution: Solution
     margins: Array
     rows: Any  # in the order of the groups
     which: Any
     weighted: bool
 
-    @property
-    def split(self) -> Split:
-        return self.whole
-
     @cached_property
     def predictor(self) -> tuple[Any, Any]:
-        known, plain = self.whole.estimator.get_params(), clone(self.whole.estimator)
+        known, plain = self.split.estimator.get_params(), clone(self.split.estimator)
         plain.set_params(**{name: None for name in ("offset", "exposure") if name in known})
-        return self.whole.adapter.fitted(plain, np.ones(1), 0.0, self.whole.classes), self.margins[:, None]
+        return self.split.adapter.fitted(plain, np.ones(1), 0.0, self.split.classes), self.margins[:, None]
 
     @cached_property
     def predicted(self) -> Predicted:
-        weight = self.whole.weight[self.rows] if self.weighted else None
-        return replace(Predicted.of(*self.predictor, self.whole.given[self.rows], weight), fold=self.which)
+        weight = self.split.weight[self.rows] if self.weighted else None
+        return replace(Predicted.of(*self.predictor, self.split.given[self.rows], weight), fold=self.which)
 
     def scored(self, scorer: Any) -> float:
         """Of all rows together."""
-        weight = {"sample_weight": self.whole.weight[self.rows]} if self.weighted else {}
-        return float(scorer(*self.predictor, self.whole.labels[self.rows], **weight))
+        weight = {"sample_weight": self.split.weight[self.rows]} if self.weighted else {}
+        return float(scorer(*self.predictor, self.split.labels[self.rows], **weight))
 
     def scores(self, scorer: Any) -> list[float]:
         """Of every group."""
         model, X = self.predictor
-        given, parts = self.whole.given[self.rows], np.split(np.arange(len(X)), np.cumsum(np.bincount(self.which))[:-1])
+        given, parts = self.split.given[self.rows], np.split(np.arange(len(X)), np.cumsum(np.bincount(self.which))[:-1])
         return [float(scorer(model, X[part], given[part])) for part in parts]
 
     def of_the_target_alone(self) -> Predicted:
         """What models that know the targets of the other rows only say."""
-        found, which, y = self.predicted, self.which, self.whole.given[self.rows]
+        found, which, y = self.predicted, self.which, self.split.given[self.rows]
         v = np.ones(len(y)) if found.weight is None else found.weight
 
         def means(values: Any) -> Any:

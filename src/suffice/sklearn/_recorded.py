@@ -57,8 +57,9 @@ class RecordedProblem:
         self._fresh = False  # whether the latest evaluation was made here and now
         self._gone: list[Evaluation] = []  # first looks that nothing starts from any more
         self.holds_all = False  # for scores of all of them
-        self.earlier: list[Evaluation] = []  # of the journal, which notes of other coordinates stand for
-        self.standing: Evaluation | None = None  # which stays the best, since others gain too little
+        self.earlier: list[Evaluation] = []  # of the journal, which notes of other coordinates stand for,
+        self.derived: list[Evaluation] = []  # and those of which it needs the derivatives only
+        self.standing: tuple[Evaluation, float] | None = None  # stays the best unless others gain more than that
         self._size = 8 * sum(one.size or 0 for one in self._models(self.space.bounds[1])) or 1  # bytes of their weights
 
     def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
@@ -69,6 +70,8 @@ class RecordedProblem:
 
     def differentiate(self, evaluation: Evaluation) -> Evaluation:
         """The evaluation with its derivatives, which take the place of what was noted."""
+        if evaluation.jacobian is not None or evaluation.gradient is not None:  # the journal had them
+            return evaluation
         began = time.monotonic()
         with time_limit(self.until if self.notes else math.inf):
             told = self.problem.differentiate(evaluation)
@@ -103,7 +106,9 @@ class RecordedProblem:
     @property
     def best(self) -> Evaluation:
         """The evaluation with the least estimate of F, or the one that stands."""
-        return self.standing or min(self.evaluations[self._since :] or self.evaluations, key=estimate)
+        least = min(self.evaluations[self._since :] or self.evaluations, key=estimate)
+        there, margin = self.standing or (least, 0.0)
+        return there if estimate(there) - estimate(least) <= margin else least
 
     @property
     def best_proven(self) -> Evaluation:
@@ -122,7 +127,7 @@ class RecordedProblem:
         if self._tries == TRIES and not self.holds_all:  # proofs by a ridge go on from what is not noted
             self._let_go()
             if self.journal is not None:
-                self.journal.compact([*self._starts(), *self.earlier])
+                self.journal.compact([*self._starts(), *self.earlier], self.derived)
         return made
 
     def _let_go(self) -> None:
@@ -132,6 +137,11 @@ class RecordedProblem:
         looks = [made for made in looks[::-1] if made is not best and made is not latest and not unproven(made)]
         looks.sort(key=lambda made: norm(made.point - best.point))
         self._gone += looks[max(STARTS // self._size, 1) :]
+
+    def let_go_but(self, kept: Evaluation) -> None:
+        """Nothing starts from any other evaluation made until now."""
+        if not self.holds_all:
+            self._gone = [made for made in self.evaluations if made is not kept]
 
     def _starts(self) -> list[Evaluation]:
         """The evaluations that others may start from, the latest first."""

@@ -5,11 +5,14 @@ certified looks would miss, for less than these cost. F is sketched along lines,
 all weights zero and the largest curvature L: the line of l2 alone, that of l1 alone, and lines of constant l1 / l2
 between them, each from large penalties to small ones until F has turned upwards for good: on hundreds of tables F never
 came down again to its least value from where it was TURNED times that and TURNED_SE of its standard errors above it
-(from 3.7 % and 0.35 of them at the most). Then around the lowest place of all, as long as that gets better.
+(from 3.7 % and 0.35 of them at the most). A line ends, too, where penalties are so small that all folds have the loss
+that they have at its end: weights change no more in between. Then around the lowest place of all, as long as that gets
+better.
 
 Solutions of every fold are had without certificates, by Newton's method where rows and columns are few (`CurvedFold`).
 For squares, Phi(w) = 1/2 sum_i a_i (x_i . w + b - y_i)^2 + (l2/2) ||w||^2 + l1 ||w||_1, a free b centres rows and
-targets, and all that matters is  G = X^T A X  and  c = X^T A y  (`QuadraticFold`). So they cost little:
+targets, and all that matters is  G = X^T A X  and  c = X^T A y  (`QuadraticFold`). So is the loss of any psi near known
+weights, which those of many rows are not far from. So they cost little:
 
 - without an l1, G = V diag(s) V^T gives  w = V (V^T c) / (s + l2)  for all l2 at once; where rows are fewer than
   columns, the same by the matrix of their products, X A X^T;
@@ -23,14 +26,15 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from scipy.linalg.lapack import dposv
 from sklearn.linear_model import enet_path
 
 from suffice.arrays import EPS, Array, host, norm
 from suffice.lazy import cached_property
-from suffice.models.margin_losses import Bending, Squared
+from suffice.models.margin_losses import Bending, MarginLoss, Squared, slope_and_bend
 from suffice.penalties.prox import Indices, l1_least_subgradient
 from suffice.protocols import conforms
 from suffice.prove.held_out import HeldOut
@@ -45,17 +49,21 @@ from suffice.solvers.unproven import LIKELY, MarginProblem, quadratic
 from suffice.space import Space
 
 MOST = 2000  # rows and columns of G
-SMALL = 100_000  # numbers of X: then any psi is sketched
+SMALL = 100_000  # numbers of X: then any psi is sketched;
+MANY, LONG = 50_000, 20  # numbers, and rows for a column: then by quadratics near known weights,
+FIRST = 3  # Newton steps away from 0
 STEP, SLOPES = (
     0.25,
     (-1.0, 0.5, 2.0, 3.5, 5.0),
 )  # decades along lines; how much smaller l2 / L is there than l1 / l1_max
 AT_ONCE = 6  # places along a line
 TURNED, TURNED_SE = 1.25, 1.5  # F has turned upwards; see above
+ALIKE = 3e-5  # of every fold's loss: it has settled where it is the same at the end of the line
 ALMOST_NONE = 1e-6  # of l1_max: the least l1 of the space is none beside an l2, where it is no more
-AROUND, FARTHEST, CLOSEST = {"l1": 0.12, "l2": 0.4}, 2.0, 0.5  # decades, times the first and the last of these
+AROUND, FARTHEST = {"l1": 0.12, "l2": 0.4}, 2.0  # decades; times this at first,
+CLOSEST, FINEST = 0.5, 0.03  # and at last; of quadratics
 BETTER = 1.0 - 1e-4  # times F: what leads on from a place
-FEWEST, FEW = 32, 600  # columns: with fewer coordinate descent does not pay, of more it is left as it is
+FEWEST, FEW = 128, 600  # columns: with fewer coordinate descent does not pay, of more it is left as it is
 DESCENT, SWEEPS, NEAR_ENOUGH = 1e-5, 100, 0.05  # of l1: how far from optimal coordinate descent may leave weights
 ROUNDS, EXACT, ROUGH = 10, 1e-4, 1e-2  # of working sets; of l1: how optimal is exact
 LARGE, DENSE = 100_000, 2.0  # numbers of rows; times as many weights as these: there an l1 takes long
@@ -78,10 +86,16 @@ class Sketch:
     exact: set[Theta] = field(default_factory=set)  # places seen after the lines, which are rough
 
     @classmethod
-    def of(cls, folds: Sequence[Any], losses: Sequence[Any], space: PenaltySpace) -> Sketch:
+    def of(
+        cls, folds: Sequence[Any], losses: Sequence[Any], space: PenaltySpace, near: Sequence[Array] | None = None
+    ) -> Sketch:
+        """`near`: weights of every fold around which its loss is taken as a quadratic."""
         models = [fold.model for fold in folds]
-        kind = QuadraticFold if isinstance(models[0].psi, Squared) else CurvedFold
-        made = [kind.of(*known) for known in zip(models, losses, strict=True)]
+        if near is not None:
+            made: list[Any] = [QuadraticFold.around(*known) for known in zip(models, losses, near, strict=True)]
+        else:
+            kind = QuadraticFold if isinstance(models[0].psi, Squared) else CurvedFold
+            made = [kind.of(*known) for known in zip(models, losses, strict=True)]
         l1_max, L = max(model.l1_max for model in models), max(model.l2_floor / FLOOR for model in models)
         sketch = cls(made, space.space, space.ratio, l1_max, L)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -148,6 +162,15 @@ class Sketch:
             last = self.height(part[-1])
             if last > max(TURNED * least, least + TURNED_SE * self.standard_error) or math.isinf(last):
                 break
+            if len(part) > 1 and self._alike(part[-2:]) and part[-1] != line[-1]:
+                self._see(line[-1:], part[-1], rough=True)
+                if self._alike([part[-1], line[-1]]):
+                    break
+
+    def _alike(self, thetas: Sequence[Theta]) -> bool:
+        """Whether the losses of all folds are the same at two places."""
+        one, other = (self.seen[theta] for theta in thetas)
+        return bool((np.abs(one - other) <= ALIKE * one).all())
 
     def _see(self, thetas: Sequence[Theta], near: Theta | None, rough: bool = False) -> None:
         """F at places on a line, from weights near the first."""
@@ -172,7 +195,9 @@ class Sketch:
         m, share = len(self.space), FARTHEST
         steps = [AROUND[name] for name in self.space.names]
         lower, upper = self.space.bounds
-        while share >= CLOSEST:
+        cheap = isinstance(self.folds[0], QuadraticFold)
+        closest, least = (FINEST, 1.0 - 1e-6) if cheap else (CLOSEST, BETTER)
+        while share >= closest:
             cross = [middle]
             for k, step in enumerate(steps):
                 for sign in (-1.0, 1.0):
@@ -181,30 +206,32 @@ class Sketch:
                     if cross[-1] not in self.exact:
                         self._see(cross[-1:], middle)
             best = min(cross, key=self.height)
-            better = self.height(best) < BETTER * self.height(middle)
+            better = self.height(best) < least * self.height(middle)
             share, middle = (share, best) if better else (0.5 * share, middle)
 
 
-def sketches(folds: Sequence[Any], losses: Sequence[Any], space: PenaltySpace) -> bool:
+def sketches(folds: Sequence[Any], losses: Sequence[Any], space: PenaltySpace, near: bool = False) -> bool:
     """Whether F can be sketched: not for groups of columns, sparse rows and several margins, nor where it would cost
-    too much."""
+    too much. `near`: by quadratics near known weights, of so many rows that these are known well."""
     models = [fold.model for fold in folds]
     if space.groups or any(scale != "log" for scale in space.space.scales.values()):
         return False
     pairs = zip(models, losses, strict=True)
-    return max(model.l1_max for model in models) > 0.0 and all(_sketchable(*pair) for pair in pairs)
+    return max(model.l1_max for model in models) > 0.0 and all(_sketchable(*pair, near) for pair in pairs)
 
 
-def _sketchable(model: Any, loss: Any) -> bool:
+def _sketchable(model: Any, loss: Any, near: bool) -> bool:
     if not (isinstance(model, LinearFold) and model.plain and isinstance(loss, HeldOut)):
         return False
     X = model.design.X
     if not (fits_array(X) and fits_array(loss.design.X)) or min(X.shape) > MOST:
         return False
     if isinstance(model.psi, Squared):
-        return True
-    few = np.count_nonzero(host(model.design.weights)) * X.shape[1] <= SMALL
-    return bool(few) and conforms(model.psi, Bending) and model.kind != "column" and model.design.rows.at_hand
+        return not near
+    rows, columns = np.count_nonzero(host(model.design.weights)), X.shape[1]
+    long = rows >= LONG * columns and rows * columns > MANY
+    fit = long if near else rows * columns <= SMALL
+    return bool(fit) and conforms(model.psi, Bending) and model.kind != "column" and model.design.rows.at_hand
 
 
 def _held_out(held: HeldOut, margins: Array) -> Array:
@@ -235,6 +262,30 @@ class QuadraticFold:
             return cls(None, G, design.adjoint(np.sqrt(a) * y), y, mean, level, held)
         rows, y = (here(taken(design.X, used)) - mean) * root[:, None], y[used]
         return cls(rows, rows @ rows.T, rows.T @ y, y, mean, level, held)
+
+    @classmethod
+    def around(cls, fold: LinearFold, held: HeldOut, w: Array) -> QuadraticFold:
+        """What the loss looks like at w: that of rows with weights C = a psi'' and targets z = m - psi'/psi''."""
+        design, a, free, psi = fold.design, host(fold.design.weights), fold.minimised_out, cast(MarginLoss, fold.psi)
+        b = float(fold.learner.intercept(fold.unpenalised, w)) if free else 0.0
+        m = host(design.margins(w)) + b
+        slopes, bends = slope_and_bend(psi, m, host(fold.y))
+        C, slopes = a * bends, a * slopes
+        total = float(C.sum())
+        mean = design.adjoint(C) / total if free else np.zeros(len(w))
+        level = float(C @ m - slopes.sum()) / total if free else 0.0
+        G = gram(design.X, scale=np.sqrt(C))[0] - total * np.outer(mean, mean)
+        return cls(None, G, design.adjoint(C * (m - level) - slopes), np.sqrt(C) * (m - level), mean, level, held)
+
+    @classmethod
+    def nearly_free(cls, fold: LinearFold, held: HeldOut) -> Array:
+        """Weights with next to no penalty, by a few of Newton's steps; not finite where these lead nowhere."""
+        w, l2 = np.zeros(fold.size), np.array([fold.l2_floor / FLOOR / len(host(fold.y))])
+        for _ in range(FIRST):
+            w = cls.around(fold, held, w).path(np.zeros(1), l2, None)[:, 0]
+            if not np.isfinite(w).all():
+                break
+        return w
 
     @cached_property
     def spectrum(self) -> tuple[Array, Array]:
@@ -280,7 +331,10 @@ class QuadraticFold:
         return np.asarray(W)
 
     def _solved(self, v: Array, l1: float, l2: float) -> Array:
-        """Weights at penalties, from v: on a working set that grows until no other weight would leave zero."""
+        """Weights at penalties, from v: with its signs, or on a working set that grows until no other weight would
+        leave zero."""
+        if (there := self._with_signs_of(v, l1, l2)) is not None:
+            return there
         pull = self._pull(v, l2)
         for _ in range(ROUNDS):
             W = np.flatnonzero((v != 0.0) | (np.abs(pull) > LIKELY * l1))
@@ -290,6 +344,21 @@ class QuadraticFold:
             if not (np.abs(pull[v == 0.0]) > (1.0 + EXACT) * l1).any():
                 break
         return v
+
+    def _with_signs_of(self, v: Array, l1: float, l2: float) -> Array | None:
+        """The minimiser, if it has these signs."""
+        S = np.flatnonzero(v)
+        if self.rows is not None or not len(S):
+            return None
+        H, signs = self.G[np.ix_(S, S)], np.sign(v[S])
+        H[np.diag_indices(len(S))] += l2
+        _, w, failed = dposv(H, self.c[S] - l1 * signs)
+        if failed or (w * signs <= 0.0).any():
+            return None
+        there = np.zeros_like(v)
+        there[S] = w
+        off = l1_least_subgradient(l1, there, -self._pull(there, l2))
+        return there if float(np.abs(off).max()) <= EXACT * l1 else None
 
     def _pull(self, v: Array, l2: float) -> Array:
         pull: Array = self.c - (self.G @ v if self.rows is None else self.rows.T @ (self.rows @ v)) - l2 * v
@@ -317,12 +386,14 @@ class CurvedFold:
 
     def path(self, l1: Array, l2: Array, near: Array | None, rough: bool = False) -> Array:
         v = np.zeros(self.rows.X.shape[1]) if near is None else near
-        optimal, columns = ROUGH if rough else EXACT, []
+        optimal, columns, b = ROUGH if rough else EXACT, [], self.rows.level(self.rows.X @ v)
         for one, two in zip(l1.tolist(), l2.tolist(), strict=True):
-            v, _, _ = self.rows.minimised(v, one, two, optimal=optimal, least=optimal**ENOUGH, steps=NEWTON)
+            v, b, _, _ = self.rows.from_both(v, b, one, two, optimal, optimal**ENOUGH, NEWTON)
             columns.append(v)
         return np.array(columns).reshape(-1, len(v)).T
 
     def losses(self, W: Array) -> Array:
-        levels = np.array([self.rows.level(m) for m in (self.rows.X @ W).T])
-        return _held_out(self.held, host(self.held.design.margins(W)) + levels)
+        levels = [0.0]
+        for m in (self.rows.X @ W).T:
+            levels.append(self.rows.level(m, levels[-1]))
+        return _held_out(self.held, host(self.held.design.margins(W)) + np.array(levels[1:]))

@@ -5,11 +5,12 @@ or classes that are nearly separable, the smallest penalty of the space is the b
 begins inside may see F go up on the way there.
 
 Where F can be sketched (`suffice.sklearn._sketch`) a search begins where the sketch is least, if F is near what it
-shows there. Else looks are made on a lattice: levels of every parameter, in decades, APART or more from each other,
-between the ends of its range. For l1 the upper end is no more than the l1_max that makes all weights zero, beyond which
-nothing changes, for l2 100 times the largest curvature of the loss, beyond which weights are less than a hundredth of
-what they could be: what is seen there holds for the upper edge. All groups of features are alike in a look, so that the
-lattice has two dimensions for any number of penalties.
+shows there; of many rows it is sketched by quadratics around weights with next to no penalty, then around those of the
+look before, and looked at where that is least, until both agree. Else looks are made on a lattice: levels of every
+parameter, in decades, APART or more from each other, between the ends of its range. For l1 the upper end is no more
+than the l1_max that makes all weights zero, beyond which nothing changes, for l2 100 times the largest curvature of the
+loss, beyond which weights are less than a hundredth of what they could be: what is seen there holds for the upper edge.
+All groups of features are alike in a look, so that the lattice has two dimensions for any number of penalties.
 
 Looked at are the largest penalties, then two lines from large to small, until F has turned upwards: of l1 at the
 smallest inner level of l2, and of l2 on the edge of the smallest l1. Last come all neighbours of the best place, until
@@ -31,7 +32,7 @@ import numpy as np
 from suffice.arrays import Array
 from suffice.evaluation import Evaluation
 from suffice.sklearn._recorded import RecordedProblem, standard_error
-from suffice.sklearn._sketch import TURNED, TURNED_SE, Sketch, sketches
+from suffice.sklearn._sketch import TURNED, TURNED_SE, QuadraticFold, Sketch, sketches
 from suffice.sklearn.folds import FLOOR
 from suffice.sklearn.penalties import PENALTIES, PenaltySpace, kind_of
 
@@ -40,6 +41,7 @@ STEPS = 100  # of a model
 APART, MOST_LEVELS = 1.0, 9  # decades between levels, at least; levels of each
 BEYOND = {"l1": 0.01, "l2": 2.0}  # decades above the largest value that matters: no weight is about to leave zero there
 AGREED = 0.02  # of F: how near the sketch is
+CLOSELY, ROUNDS = 3e-5, 4  # the same of quadratics near known weights; how often these are those of the last sketch
 Place = tuple[float, ...]  # a level of every kind of penalty, in decades
 
 
@@ -47,8 +49,17 @@ def starting_point(problem: RecordedProblem, folds: list[Any], space: PenaltySpa
     """Where to begin, and whether all of F was sketched."""
     lattice = Lattice.of(problem, folds, space)
     lattice.look(lattice.plainest)
-    if sketches(folds, problem.problem.losses, space):
-        sketch = Sketch.of(folds, problem.problem.losses, space)
+    losses: Any = problem.problem.losses
+    if sketches(folds, losses, space, True):
+        near = [QuadraticFold.nearly_free(fold.model, loss) for fold, loss in zip(folds, losses, strict=True)]
+        for _ in range(ROUNDS if np.isfinite(near).all() else 0):
+            sketch = Sketch.of(folds, losses, space, near)
+            found = _look_from(sketch, problem)
+            if abs(sketch.height(sketch.lowest) - found.cost) <= CLOSELY * found.cost:
+                return min(problem.evaluations, key=lambda made: made.cost).point, True
+            near = [solution.x for solution in found.solutions]
+    elif sketches(folds, losses, space):
+        sketch = Sketch.of(folds, losses, space)
         found = _look_from(sketch, problem)
         if abs(sketch.height(sketch.lowest) - found.cost) <= AGREED * found.cost:
             return min(problem.evaluations, key=lambda made: made.cost).point, True

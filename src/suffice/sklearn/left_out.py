@@ -124,6 +124,8 @@ class LeftOutTask:
     @classmethod
     def of(cls, model: Any, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> LeftOutTask:
         best = getattr(model, "best_penalties_", None)
+        if best is None and hasattr(model, "certify_global"):
+            raise ValueError("leave_one_out takes a search once it is fitted: its penalties are not known yet")
         estimator = model.estimator if best is not None else model
         if transforms_target(estimator):
             raise ValueError("leave_one_out takes no TransformedTargetRegressor: transform y, and give its regressor")
@@ -145,13 +147,18 @@ class LeftOutTask:
         if groups is None:
             parts, labels = [np.array([row]) for row in range(count)], list(range(count))
         else:
-            known, which = np.unique(np.asarray(groups), return_inverse=True)
-            if len(which) != count:
-                raise ValueError(f"groups must have one label for each of {count} rows, got {len(which)}")
+            groups = np.asarray(groups)
+            if groups.shape != (count,):
+                raise ValueError(f"groups must have one label for each of {count} rows, got shape {groups.shape}")
+            if any(one is None or one != one for one in groups.tolist()):
+                raise ValueError("groups must have a label for every row, and some are missing")
+            known, which = np.unique(groups, return_inverse=True)
             parts, labels = [np.flatnonzero(which == g) for g in range(len(known))], known.tolist()
         if len(parts) < 2:
             raise ValueError(f"there must be two groups at least to leave one out, got {len(parts)}")
         y = y if is_classifier(estimator) else np.asarray(y, dtype=np.float64)
+        if not is_classifier(estimator) and not np.isfinite(y).all():
+            raise ValueError(f"y must be finite, row {int(np.argmin(np.isfinite(y)))} is not")
         return cls(SearchData(clone(estimator), X, y, weight), adapter, penalties, tuple(parts), tuple(labels))
 
     @cached_property
@@ -184,9 +191,9 @@ class LeftOutTask:
             m, off = models.left()
             margin[parts.rows], error[parts.rows] = shifted(whole, m, off, parts.rows)
         open_, refits = [], 0
-        warm = None if fast is None else fast[1]
         for g in np.flatnonzero(self.sums(~np.isfinite(error)) > 0.0).tolist():
             refits, rows = refits + 1, self.groups[g]
+            warm = None if models is None else models.weights_of(g)
             with suppress(ValueError):  # one class is left, or there is no finite intercept
                 margin[rows], error[rows] = self.refitted(rows, warm, scoring)
             if not np.isfinite(error[rows]).all():
@@ -196,14 +203,16 @@ class LeftOutTask:
     def _downdated(self, whole: Split) -> tuple[WholeModel, Array, float, Groups] | None:
         """The model of all rows as `suffice.prove.left_out` takes it, with its weights, intercept and groups; None
         where it is another kind of model."""
-        groups = self.downdates(whole)
-        if groups is None:
+        known = self.downdates(whole)
+        if known is None:
             return None
-        x, (l1, l2) = self.fitted(whole).x, self.penalties(self._weights(whole))
-        return *whole_model(whole, x, l1, l2), groups
+        (groups, c), (l1, l2) = known, self.penalties(self._weights(whole))
+        x = solved(whole.model.at(l1=c * l1, l2=c * l2), whole.solver, ACCURACY).x
+        return *whole_model(whole, x, c * l1, c * l2), groups
 
-    def downdates(self, whole: Split) -> Groups | None:
-        """The groups, with what becomes of penalties; None where models without them do not come from that of all."""
+    def downdates(self, whole: Split) -> tuple[Groups, float] | None:
+        """The groups, with what becomes of penalties that are times c, and c, which most have: where leverages are near
+        1, penalties that shrink as well would leave no proof. None where models do not come from that of all rows."""
         fold = whole.model
         if not isinstance(fold, LinearFold) or type(fold.learner) is not OneMargin or fold.design.rows.dear:
             return None
@@ -218,7 +227,8 @@ class LeftOutTask:
             return None
         s = self._weights(whole)
         share = share * self._of_sums(s, *self.penalties(s))
-        return Groups.of(self.groups, share, scales if len(scales) else None)
+        c = float(np.median(share))
+        return Groups.of(self.groups, share / c, scales if len(scales) else None), c
 
     def fitted(self, whole: Split) -> Solution:
         """Weights of all rows."""

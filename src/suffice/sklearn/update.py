@@ -1,17 +1,18 @@
 r"""Yesterday's search, today's rows.
 
-Rows are added or removed (`suffice.sklearn._dealt_rows`). With theta the penalties of yesterday and w_k the weights of
+Rows are added or removed (`suffice.sklearn.dealt_rows`). With theta the penalties of yesterday and w_k the weights of
 its folds' models, F of today's rows is
 
     evaluated at theta, from w_k on, with its gradient g;
-    modelled by g and the curvature H that yesterday's search has seen near theta, if it has: other penalties gain
-    DOUBT g^T H^-1 g / 2, DOUBT for what H has changed by.
+    modelled by g and the curvature H that yesterday's search has seen near theta (of squares, where it has seen none,
+    Gauss and Newton's 2 J^T J). Other penalties gain  c g^T H^-1 g / 2,  c = DOUBT + MORE (the share of new rows) for
+    what H has changed by.
 
 Let s be the standard error of F over folds. theta is kept if that is no more than KEPT s: the best penalties on other
-rows of the same kind differ by more. Else a search begins at theta, within a small trust region. theta is kept again if
-what was seen near by, and what the model still promises there, are together no more than KEPT s; else the search goes
-on from the best that was seen, with everything it knows, to the end of any search. A model promises, and proves
-nothing: the gain is *estimated*. With `certify_global` it is *proven*, for the whole space.
+rows of the same kind differ by more. Else a search begins at theta, within a small trust region, until its model
+promises no more than KEPT s / 2. theta is kept again if what it has found is better by no more than KEPT s; else the
+search goes on from there to the end of any search. A model promises, and proves nothing: the gain is *estimated*. With
+`certify_global` it is *proven*, for the whole space.
 
 H is the least-squares fit of  g_i = g + H (theta_i - theta)  and  F_i = F + g.d + d.H d / 2, d = theta_i - theta, to
 the evaluations within NEAR decades of the best, if they tell it and it is positive definite.
@@ -42,22 +43,21 @@ from suffice.result import Status
 from suffice.rows.given import as_rows, here
 from suffice.rows.sums import one_thread
 from suffice.search.tune import tune
-from suffice.sklearn._dealt_rows import Rows, steps_of
 from suffice.sklearn._penalty_search import PenaltySearch
 from suffice.sklearn._preparation import SearchPreparation
-from suffice.sklearn._recorded import standard_error, worth
+from suffice.sklearn._recorded import estimate, standard_error, worth
+from suffice.sklearn.dealt_rows import Rows, steps_of
 from suffice.sklearn.splits import Split
 from suffice.solvers.certificate import Certificate
 from suffice.solvers.solution import Outcome, Solution
 
 SMALL = 1_000_000  # numbers of X, up to which BLAS has one thread
 KEPT = 0.1  # of the standard error over folds: a gain that moves nothing
-DOUBT = 2.0
+DOUBT, MORE = 2.0, 10.0
+RADIUS = 0.02  # of the box: the first trust region
 NEAR = 0.7
-FEW = 0.25  # rows added or removed, as a share: with more, no curvature is trusted
 MANY = 10  # residuals of a fold
 MOST = 2  # parameters of which H is known
-RADIUS = 0.02  # of the box: the first trust region
 
 
 # Where an update begins
@@ -135,10 +135,12 @@ class StillGood:
     fresh: float  # rows added and removed, as a share of all
     there: Evaluation | None = None  # at the penalties of yesterday
     gain: float = math.inf  # of F, at most, by the search's estimate
+    left: float = 0.0  # that a search leaves alone
+    search: PenaltySearch | None = None
 
     def start(self, search: PenaltySearch) -> Array | None:
-        """Where to go on from; None if the penalties stay."""
-        problem, known = search.problem, self.yesterday
+        """Where to search from; None if the penalties stay without a search."""
+        problem, known, self.search = search.problem, self.yesterday, search
         lower, upper = problem.space.bounds
         theta = np.clip(problem.space.theta({n: known.penalties[n] for n in problem.space.names}), lower, upper)
         problem.purpose, K = "overview", len(search.folds)
@@ -146,38 +148,43 @@ class StillGood:
         within = 0.1 * wanted / math.sqrt(K * known.cost) if known.cost > 0.0 else math.inf
         there = problem.look(theta, within=within, warm=self.yesterday.warm(search, theta))
         share = max(KEPT * standard_error(there), worth(there, search.tolerance))
-        if self._promised(problem.differentiate(there), (lower, upper)) <= share:
-            problem.standing = self.there = problem.evaluations[-1]
+        self.gain = self._promised(problem.differentiate(there), (lower, upper))
+        self.there = problem.evaluations[-1]
+        problem.standing = self.there, math.inf if self.gain <= share else share
+        if self.gain <= share:
             search.result = replace(search.result, status=Status.SUFFICES, work=problem.work)
             return None
+        self.gain, self.left, problem.purpose = math.inf, 0.5 * share, "search"
         options = replace(
-            search.options, enough=0.5 * share, initial_radius=max(RADIUS, search.options.final_radius),
+            search.options, enough=self.left, initial_radius=max(RADIUS, search.options.final_radius),
             max_seconds=min(search.options.max_seconds, max(problem.until - time.monotonic(), 1e-6)),
         )  # fmt: skip
-        problem.purpose = "search"
-        search.result = tune(problem, theta, options=options, callback=problem.report, seen=[there])
-        there = min((one for one in problem.evaluations if np.array_equal(one.point, theta)), key=lambda one: one.error)
+        search.result = tune(problem, theta, options=options, callback=problem.report, seen=[self.there])
         best = problem.best
-        self.there, self.gain = there, max(there.interval[1] - best.cost, 0.0) + options.enough
-        if not search.result.success:
-            return None
-        if self.gain > share:
-            return best.point
-        problem.standing = there
-        return None
+        return None if best is self.there or not search.result.success else best.point
+
+    def gained(self) -> float:
+        """What other penalties gain at most, as a share of F, after the search."""
+        if self.search is None or self.there is None or not self.search.result.success or not self.there.cost > 0.0:
+            return math.inf
+        if self.gain == math.inf:
+            best = min(self.search.problem.evaluations, key=estimate)
+            seen = max(self.there.interval[1] - best.cost, 0.0)
+            return (seen + self.left) / self.there.cost
+        return self.gain / self.there.cost
 
     def _promised(self, there: Evaluation, box: tuple[Array, Array]) -> float:
         """What other penalties gain, by the curvature of yesterday."""
-        self.gain, g, H = math.inf, there.slope, self.yesterday.curvature
+        g, H = there.slope, self.yesterday.curvature
         if H is None and there.J is not None and len(there.r) > MANY * len(there.coarse):
             H = 2.0 * there.J.T @ there.J  # Gauss and Newton's, of squares
-        if g is not None and H is not None and H.shape == (len(g), len(g)) and self.fresh <= FEW:
+        if g is not None and H is not None and H.shape == (len(g), len(g)):
             held = ((there.point <= box[0]) & (g > 0.0)) | ((there.point >= box[1]) & (g < 0.0))
             free = np.flatnonzero(~held)
             with suppress(np.linalg.LinAlgError):  # H is singular
-                step = np.linalg.solve(H[np.ix_(free, free)], g[free])
-                self.gain = 0.5 * DOUBT * float(g[free] @ step) + there.error
-        return self.gain
+                step: Any = np.linalg.solve(H[np.ix_(free, free)], g[free])
+                return 0.5 * (DOUBT + MORE * self.fresh) * float(g[free] @ step) + there.error
+        return math.inf
 
 
 def curvature(evaluations: Sequence[Evaluation], best: Evaluation) -> Array | None:
@@ -266,6 +273,8 @@ def updated(search: Any, X: Any, y: Any, remove: Any, weight: Any, groups: Any) 
         )
     if X is None and remove is None:
         raise ValueError("update takes rows to add, X_new and y_new, or rows to remove: got neither")
+    if rows.folds is None and not callable(getattr(search.cv, "split", None)) and search.cv is not None:
+        raise ValueError("cv is a list of splits that do not hold out every row once: new rows have no fold in it")
     if (X is None) != (y is None):
         raise ValueError(f"X_new and y_new go together, got {'y_new' if X is None else 'X_new'} alone")
     before, removed = len(rows.y), 0
@@ -306,12 +315,10 @@ def go_on(search: Any, rows: Rows, yesterday: Yesterday, added: int, removed: in
     kept = StillGood(yesterday, rows, (added + removed) / len(rows.y))
     weights = {} if np.all(rows.weight == 1.0) else {"sample_weight": rows.weight}
     again = {} if rows.folds is not None or rows.groups is None else {"groups": rows.groups}
-    if rows.folds is None and not callable(getattr(search.cv, "split", None)) and search.cv is not None:
-        raise ValueError("cv is a list of splits that do not hold out every row once: new rows have no fold in it")
     with one_thread() if math.prod(rows.X.shape) <= SMALL else nullcontext():
         search._fit(rows.X, rows.y, {**weights, **again}, time.monotonic(), kept)
     after = dict(search.result_.params)
-    gain, proven = kept.gain / search.result_.cost if search.result_.cost > 0.0 else 0.0, False
+    gain, proven = kept.gained(), False
     if hasattr(search, "global_gap_") and search.certify_global is not None:
         gain, proven = search.global_gap_, math.isfinite(search.global_gap_)
     stands = kept.there is not None and np.array_equal(search.result_.theta, kept.there.point)

@@ -3,8 +3,8 @@ r"""Minimisers without proofs, for many penalties in a row:
     Phi(w) = sum_i a_i psi(x_i . w + b, y_i) + (l2/2) ||w||^2 + l1 ||w||_1,        b free or 0.
 
 Newton's method: a step minimises the model of Phi on the weights that are not zero and those that might leave zero
-(`suffice.solvers.minimise`), with b had anew for all weights, and is halved until Phi falls. From weights nearby
-that takes a few steps of one Hessian each. Certificates, which most of the time of `suffice.solve` goes into, are left
+(`suffice.solvers.minimise`) and in b, and is halved until Phi falls. From weights nearby that takes a few steps of one
+Hessian each. Certificates, which most of the time of `suffice.solve` goes into, are left
 to whoever needs them.
 """
 
@@ -56,9 +56,16 @@ class MarginProblem:
     ) -> tuple[Array, int, bool]:
         """Weights near the minimiser, from w, the steps to them, and whether the last one promised no more than `least`
         of Phi. Models are minimised to an `optimal` share of l1."""
+        w, _, step, done = self.from_both(w, self.level(self.X @ w), l1, l2, optimal, least, steps)
+        return w, step, done
+
+    def from_both(
+        self, w: Array, b: float, l1: float, l2: float, optimal: float, least: float, steps: int
+    ) -> tuple[Array, float, int, bool]:
+        """The same from w and b near its level, and b. A whole step that moves no margin by more than r leaves about
+        r^2 of what it promised: where psi'' is alike before and after."""
         X, a, y, psi, m = self.X, self.a, self.y, self.psi, self.X @ w
         excess = getattr(psi, "excess", psi.value)  # psi of counts may be negative
-        b = self.level(m)
 
         def phi(w: Array, m: Array, b: float) -> float:
             return float(a @ excess(m + b, y)) + 0.5 * l2 * float(w @ w) + l1 * float(np.abs(w).sum())
@@ -66,29 +73,34 @@ class MarginProblem:
         height = phi(w, m, b)
         for step in range(steps):
             slopes, bends = slope_and_bend(psi, m + b, y)
-            pull = -(X.T @ (a * slopes)) - l2 * w
+            C, slopes = a * bends, a * slopes
+            up = float(slopes.sum()) / float(C.sum()) if self.free else 0.0  # the model is least at b - up for this w
+            pull = X.T @ (C * up - slopes) - l2 * w
             W = np.flatnonzero((w != 0.0) | (np.abs(pull) > LIKELY * l1))
             if len(W) > LARGEST:
-                return w, step, False
+                return w, b, step, False
             try:
-                change = self._step(W, a * bends, pull[W], w[W], l1, l2, optimal)
+                change = self._step(W, C, pull[W], w[W], l1, l2, optimal)
             except NoFactorError:
-                return w, step, False
+                return w, b, step, False
             promised = float(pull[W] @ change) - l1 * float(np.abs(w[W] + change).sum() - np.abs(w[W]).sum())
+            promised += up * up * float(C.sum())
             if not promised > least * height:
-                return w, step, promised == promised
+                return w, b, step, promised == promised
             moved = X[:, W] @ change
+            lifted = -up - float(C @ moved) / float(C.sum()) if self.free else 0.0
             for halving in range(HALVINGS):
                 t, there = 0.5**halving, w.copy()
                 there[W] += t * change
-                level = self.level(m + t * moved, b)
-                reached = phi(there, m + t * moved, level)
+                reached = phi(there, m + t * moved, b + t * lifted)
                 if reached < height + BLUR * abs(height):
                     break
             else:
-                return w, step, False
-            w, m, b, height = there, m + t * moved, level, reached
-        return w, steps, False
+                return w, b, step, False
+            w, m, b, height = there, m + t * moved, b + t * lifted, reached
+            if t == 1.0 and promised * float(np.abs(moved + lifted).max()) ** 2 <= least * height:
+                return w, b, step + 1, True
+        return w, b, steps, False
 
     def _step(self, W: Indices, C: Array, pull: Array, w: Array, l1: float, l2: float, optimal: float) -> Array:
         """To the minimiser of the model on a working set."""

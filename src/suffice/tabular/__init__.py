@@ -8,6 +8,8 @@ splitting            which rows are held out
 preparation, problem columns prepared for a model, and the problem for a search
 from_python          `suffice.tune_table`, of a DataFrame
 run, live            the run in its folder, what it has found and how that is told
+states, update       from one day's rows to another's
+check, history       a new file beside a run's rows, and the line of its models
 predict, certify     predictions for new files, how exactly a model was fitted
 model_file           files of fitted models
 """

@@ -95,6 +95,12 @@ def blamed(path: Path) -> Iterator[None]:
         raise ValueError(f"{path} is damaged, or holds no model that this version can use ({what})") from error
 
 
+def as_note(warning: str) -> str:
+    """What a search warns of, for those who have given it no space and know no steps of a pipeline."""
+    text = shortened(warning).replace("model__", "")
+    return text.replace(" of its space,", " of its range,").replace(", widen it", "")
+
+
 def shortened(text: str) -> str:
     """In one line, not too long."""
     text = " ".join(text.split())

@@ -29,11 +29,12 @@ from suffice.tabular.preparation import RowsPreparation
 from suffice.tabular.problem import TableProblem
 from suffice.tabular.reading import entries_of, read_for
 from suffice.tabular.settings import from_plain
+from suffice.tabular.states import settle
 from suffice.tabular.table import RECIPE, Recipe, Table
 from suffice.tabular.targets import OTHER, known_labels, plain
 
 
-def _frame_for(model: Any, table: Table) -> Any:
+def frame_for(model: Any, table: Table) -> Any:
     """The columns that a fitted model asks for."""
     names = [str(name) for name in fitted_inside(model).feature_names_in_]
     if missing := [name for name in names if name not in table.names]:
@@ -108,7 +109,7 @@ def unseen(
         y, rows = np.where(there, y, labels[0]).astype(labels.dtype), there
 
     def measured(model: Any) -> dict[str, float]:
-        found = Predicted.of(model, _frame_for(model, table)[rows], y[rows], weight[rows])
+        found = Predicted.of(model, frame_for(model, table)[rows], y[rows], weight[rows])
         return {"rows": float(rows.sum()), **found.measured()}
 
     return notes, measured
@@ -116,6 +117,9 @@ def unseen(
 
 def read_recipe(folder: Path) -> Recipe:
     """How tables are read for the model of a run's folder."""
+    if not folder.exists():
+        raise ValueError(f"there is no folder {folder}")
+    settle(folder)
     found = places.read(folder / RECIPE)
     if found is None:
         raise ValueError(f"{folder} does not say how tables are read: there is no {RECIPE} in it (tune it again)")
@@ -156,7 +160,7 @@ def predicted(
     model: Any, recipe: Recipe, table: Table, times: Sequence[float] = ()
 ) -> tuple[list[str], list[Any], list[str]]:
     """What a model says of a table: names, columns and notes."""
-    X = _frame_for(model, table)
+    X = frame_for(model, table)
     notes = [*table.notes, *_new_levels(model, X, recipe.categorical)]
     survives = getattr(fitted_inside(model)[-1], "family", None) == "cox"
     with warnings.catch_warnings():

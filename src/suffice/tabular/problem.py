@@ -14,7 +14,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,8 +83,9 @@ class TableProblem:
         return len(np.unique(self.y)) if self.task == "classification" else 0
 
 
-def pose(table: AnyTable, settings: Settings) -> TableProblem:
-    """The problem that a table poses; `TableError` if it poses none."""
+def pose(table: AnyTable, settings: Settings, like: tuple[Sequence[str], Sequence[str]] | None = None) -> TableProblem:
+    """The problem that a table poses; `TableError` if it poses none. `like` are the numeric and the categorical columns
+    of one that is posed again with other rows."""
     groups = None if settings.groups is None else read_groups(settings.groups)
     _check_names(table, settings, *(groups or ()))
     notes = list(table.notes)
@@ -96,7 +97,10 @@ def pose(table: AnyTable, settings: Settings) -> TableProblem:
     unused = _unused(settings)
     used = [name for name in table.names if name not in unused]
     summaries = {one.name: one for one in table.summaries(used, rows) if one.origin not in unused}
-    numeric, levels = _used(table, target, summaries, settings, notes)
+    if like is None:
+        numeric, levels = _used(table, target, summaries, settings, notes)
+    else:
+        numeric, levels = list(like[0]), {name: summaries[name].categories for name in like[1]}
     levels = dict(sorted(levels.items(), key=lambda column: column[1] != 2))  # as they are prepared
     if target.counts:
         some = _looked_at(rows, numeric, levels)

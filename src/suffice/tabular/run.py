@@ -4,8 +4,8 @@
     table.json      how the table was read, and what of it the model needs: `suffice.tabular.predict` reads others so
     journal.jsonl   every evaluation, on disk before the next one begins
     model.skops     the pipeline, fitted to all rows; model.joblib where skops is not installed
-    report.json     what was found, as plain data
-    report.html     the same, to look at
+    report.json     what was found, as plain data; report.html: the same, to look at
+    history.json    what was found, in a line; state.json: where an update begins (`suffice.tabular.states`)
 
 `--max-seconds` are for all of it, from the start of the process to the report: what is under way when they are over is
 given up, but for the page itself. The same command in the same folder goes on where it was, and ends at the same bits:
@@ -41,9 +41,10 @@ from suffice.signals import TimeOver, time_limit
 from suffice.sklearn import SufficeSearchCV, coefficients
 from suffice.sklearn.measures import compared_measures, shown
 from suffice.sklearn.survival import checked_times
+from suffice.tabular import states
 from suffice.tabular.entries import TableError, quoted
 from suffice.tabular.frames import table_for
-from suffice.tabular.model_file import SAVED, one_line, save, shortened
+from suffice.tabular.model_file import SAVED, as_note, one_line, save
 from suffice.tabular.parts import AnyTable, check_settings, of_files, on_cluster
 from suffice.tabular.predict import finished, predicted, unseen
 from suffice.tabular.problem import TableProblem, pose
@@ -55,6 +56,7 @@ REPORT, PAGE = "report.json", "report.html"
 FOR_THE_REPORT = (0.4, 10.0)  # of max_seconds, and seconds at most
 REPORT_SHARE, REPORT_SECONDS = 0.1, 1.0  # a report's models end when so much of the search, or this, has followed it
 PAGE_SECONDS = 1.0  # a report without models of its own may take so long beyond max_seconds
+SAID = ("unknown categories", "is optimised in its place", "certify_global=")  # what `conclude` tells
 GRACE = 0.4  # seconds for what follows a search that was interrupted
 
 
@@ -317,6 +319,7 @@ def claim(folder: Path, settings: Settings) -> None:
 
 def read_settings(folder: Path) -> Settings:
     """What a run was asked for; ValueError if the folder does not say."""
+    states.settle(folder)
     known = places.read(folder / places.COMMAND)
     if known is None:
         raise ValueError(f"{folder} holds no run: there is no {places.COMMAND} in it")
@@ -338,31 +341,33 @@ def execute(
     stage: Callable[[str], object] = lambda what: None,
     began: float | None = None,
     temporary: TemporaryDirectory[str] | None = None,
+    fit: Callable[[SufficeSearchCV], object] | None = None,
+    into: Path | None = None,
 ) -> TunedTable:
     """Search, fit and write everything down. What ends the search early is reported by `search.result_`. `began` is
-    when the clock of max_seconds started, by `time.monotonic()`; None: now. `temporary` is the folder, if it is one."""
-    searching = monotonic()
+    when the clock of max_seconds started; None: now. `temporary` is the folder, if it is one. `fit` fits the search in
+    another way than from nothing, and `into` has the files until they are in `folder`."""
+    into, searching = into or folder, monotonic()
     began = searching if began is None else began
     until = began + (math.inf if settings.max_seconds is None else settings.max_seconds)
     held = None if settings.test is None else unseen(settings.test, settings.target, problem, settings.weights)
-    places.write(folder / RECIPE, asdict(problem.recipe))
+    places.write(into / RECIPE, asdict(problem.recipe))
     for_the_search = seconds_for_the_search(until - monotonic(), report=not settings.no_report)
-    search, caught = _searched(settings, problem, folder, for_the_search, callback)
+    search, caught = _searched(settings, problem, folder, for_the_search, callback, fit)
     searched = monotonic()
     seconds, page = searched - searching, PAGE_SECONDS
     if search.result_.status in (Status.INTERRUPTED, Status.TERMINATED):
         until, page = min(until, searched + GRACE), -math.inf
     model = finished(search.best_estimator_, problem)
-    (file, types), failures = save(model, folder)
-    told = [shortened(str(item.message)) for item in caught]  # levels that a fold has not seen are no worry
-    said = ("unknown categories", "is optimised in its place", "certify_global=")  # and what `conclude` tells
-    found = [text for text in told if not any(words in text for words in said)]
+    (file, types), failures = save(model, into)
+    told = [as_note(str(item.message)) for item in caught]  # levels that a fold has not seen are no worry
+    found = [text for text in told if not any(words in text for words in SAID)]
     notes = [*problem.notes, *([search.left_out_] if search.left_out_ else []), *dict.fromkeys(found)]
     outcome = TunedTable(
-        problem, search, notes, folder, file, types, failures, seconds, before=searching - began, model=model,
-        temporary=temporary,
+        problem, search, notes, folder, file and folder / file.name, types, failures, seconds, model=model,
+        before=searching - began, temporary=temporary,
     )  # fmt: skip
-    units: dict[str, Any] = {"inverse": np.exp if problem.log_target else None, "labels": problem.labels}  # its own
+    units: Any = {"inverse": np.exp if problem.log_target else None, "labels": problem.labels}  # its own
     outcome.attempt("measures", lambda: compared_measures(search.held_out_, search.baseline_, **units))
     try:
         with time_limit(max(until, monotonic() + page)):
@@ -371,10 +376,12 @@ def execute(
                 outcome.attempt("test", lambda: held[1](model))
             if not settings.no_report:
                 most = min(searched + max(REPORT_SHARE * seconds, REPORT_SECONDS), until)
-                outcome.attempt("page", lambda: _report(outcome, settings, units, most, stage))
+                outcome.attempt("page", lambda: _report(outcome, settings, units, most, stage, into))
     except TimeOver:
         again = f"`suffice resume {folder}` makes up for it"
         outcome.notes.append(f"no time was left for all that follows the search: {again}")
+    if fit is None:
+        states.remember(outcome, folder, states.Came(settings.table, settings.digest, len(problem.y)))
     outcome.total_seconds = monotonic() - began
     return outcome
 
@@ -386,7 +393,7 @@ def seconds_for_the_search(left: float, *, report: bool) -> float:
 
 
 def _searched(
-    settings: Settings, problem: TableProblem, folder: Path, seconds: float, callback: Any
+    settings: Settings, problem: TableProblem, folder: Path, seconds: float, callback: Any, fit: Any
 ) -> tuple[SufficeSearchCV, list[warnings.WarningMessage]]:
     """The search, come to its end, and what was warned of meanwhile."""
     search = SufficeSearchCV(
@@ -396,17 +403,16 @@ def _searched(
         scoring=problem.optimised(None) if settings.scoring is None else settings.scoring,
         options=replace(settings.options, max_seconds=seconds),
         n_jobs=1 if settings.cluster else settings.jobs or os.cpu_count(),
-        journal=folder,
+        journal=None if fit is not None else folder,
         callback=callback,
         groups_of_features=problem.groups,
         certify_global=settings.certify_global,
         refit="one_se" if settings.one_se else True,
     )
-    weights = {} if problem.weight is None else {"sample_weight": problem.weight}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            search.fit(problem.X, problem.y, **weights)
+            search.fit(problem.X, problem.y, sample_weight=problem.weight) if fit is None else fit(search)
         except Exception as error:
             if not hasattr(search, "best_penalties_"):
                 raise
@@ -415,7 +421,7 @@ def _searched(
     return search, caught
 
 
-def _report(outcome: TunedTable, settings: Settings, units: dict[str, Any], until: float, stage: Any) -> Path:
+def _report(outcome: TunedTable, settings: Settings, units: Any, until: float, stage: Any, into: Path) -> Path:
     """report.json and report.html."""
     from suffice.sklearn import report
 
@@ -432,8 +438,8 @@ def _report(outcome: TunedTable, settings: Settings, units: dict[str, Any], unti
             stage=lambda what: stage(f"report: {what}"),
             **units,
         )
-    places.write(outcome.folder / REPORT, data)
-    return write_page(outcome.folder, data)
+    places.write(into / REPORT, data)
+    return outcome.folder / write_page(into, data).name
 
 
 def write_page(folder: Path, data: Mapping[str, Any]) -> Path:

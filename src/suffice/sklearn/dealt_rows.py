@@ -77,27 +77,26 @@ class Rows:
 
     def then(self, X: Any, y: Any, weight: Array, groups: Any) -> Rows:
         """With these rows, which folds are dealt to."""
-        count, folds = len(y), None
-        places = np.arange(self.places, self.places + count)
-        if self.folds is not None:
-            dealt = [self._dealt(numbers, repeat, places, groups) for repeat, numbers in enumerate(self.folds)]
-            folds = tuple(np.concatenate(pair) for pair in zip(self.folds, dealt, strict=True))
-        return replace(
-            self, X=followed_by(self.X, X, "X_new"), y=np.concatenate([self.y, y]),
-            weight=np.concatenate([self.weight, weight]), folds=folds, places=self.places + count,
-            groups=None if self.groups is None else np.concatenate([self.groups, groups]),
-        )  # fmt: skip
+        places = np.arange(self.places, self.places + len(y))
+        folds = None if self.folds is None else dealt(self.folds, places, self.groups, groups)
+        groups = None if self.groups is None else np.concatenate([self.groups, groups])
+        weight, y = np.concatenate([self.weight, weight]), np.concatenate([self.y, y])
+        X = followed_by(self.X, X, "X_new")
+        return replace(self, X=X, y=y, weight=weight, groups=groups, folds=folds, places=self.places + len(places))
 
-    def _dealt(self, numbers: Numbers, repeat: int, places: Numbers, groups: Any) -> Numbers:
-        """The folds of new rows: those of their groups, or by a hash of their place."""
-        folds = int(numbers.max()) + 1
-        if self.groups is None:
-            return _hashed(places, repeat) % folds
-        known = dict(zip(self.groups.tolist(), numbers.tolist(), strict=True))
-        first: dict[Any, int] = {}
-        for group, place in zip(groups.tolist(), places.tolist(), strict=True):
-            first.setdefault(group, int(_hashed(np.array([place]), repeat)[0]) % folds)
-        return np.array([known.get(group, first[group]) for group in groups.tolist()], dtype=np.intp)
+
+def dealt(folds: tuple[Numbers, ...], places: Numbers, known: Any = None, groups: Any = None) -> tuple[Numbers, ...]:
+    """The folds of all rows, when new ones at these places follow: they go with their groups, or by a hash of their
+    place."""
+    found = []
+    for repeat, numbers in enumerate(folds):
+        new = _hashed(places, repeat) % (int(numbers.max()) + 1)
+        if known is not None:
+            of = dict(zip(groups.tolist()[::-1], new.tolist()[::-1], strict=True))
+            of |= dict(zip(known.tolist(), numbers.tolist(), strict=True))
+            new = np.array([of[group] for group in groups.tolist()], dtype=np.intp)
+        found.append(np.concatenate([numbers, new]))
+    return tuple(found)
 
 
 def _hashed(places: Numbers, repeat: int) -> Numbers:

@@ -1,0 +1,308 @@
+"""`suffice update`: a run goes on with the rows of another day.
+
+The run's table and the new file are joined, in the columns of the first; rows that are to go go by an id. Columns keep
+the part in the model that they have, and their entries are read as before. What `suffice.sklearn.update` makes of these
+rows takes the place of the old day in one step (`suffice.tabular.states`). An entry that cannot be read is missing,
+with a note; a file in which more than STRANGE of a column cannot is another table, and refused.
+
+After a removal all files of the folder are looked through for what is gone: the ids in their column, the rows as they
+stood, and ids of LONG characters or more anywhere.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import check_cv
+
+from suffice import files
+from suffice.report import folder as places
+from suffice.report.formats import duration
+from suffice.sklearn.dealt_rows import Numbers, Rows, dealt, folds_of
+from suffice.sklearn.update import Update, go_on
+from suffice.tabular import live, states
+from suffice.tabular.entries import Array, TableError, listed, plural, quoted
+from suffice.tabular.predict import read_recipe
+from suffice.tabular.problem import TableProblem, pose
+from suffice.tabular.reading import entries_of, read
+from suffice.tabular.run import TunedTable, digest_of, execute, read_settings
+from suffice.tabular.settings import Settings
+from suffice.tabular.table import Reading, Recipe, Table
+from suffice.tabular.targets import target_of
+
+LOCK = "lock"
+STRANGE = 0.5
+LONG = 6
+Entries = dict[str, list[str]]
+
+
+@dataclass(frozen=True, eq=False)
+class UpdatedRun:
+    """What an update of a run has come to."""
+
+    outcome: TunedTable
+    update: Update
+    notes: tuple[str, ...]  # on the new file
+    erased: tuple[str, ...]  # what was looked for after a removal, and not found
+
+    def plain(self) -> dict[str, Any]:
+        """For machines."""
+        told = {name: value for name, value in vars(self.update).items() if name not in ("before", "after")}
+        about = {"message": self.update.message, "before": dict(self.update.before), "after": dict(self.update.after)}
+        return {
+            **self.outcome.plain(),
+            "update": {**told, **about, "notes": list(self.notes), "erased": list(self.erased)},
+        }
+
+
+def told(found: UpdatedRun) -> list[str]:
+    """For a terminal."""
+    outcome, made = found.outcome, found.update
+    plain = outcome.plain()
+    lines = [
+        f"Rows     {made.added:,} added, {made.removed:,} removed: {made.rows:,} of the model",
+        *map(live.noted, found.notes),
+        f"Update   {made.message}",
+        f"Score    {plain['score']:.4g} {plain['scoring']}"
+        + (", of the same folds" if made.same_folds else ", of folds that time cuts anew"),
+        f"Saved    {outcome.model_file}",
+    ]
+    lines += [] if outcome.page is None else [f"Report   {outcome.page}"]
+    return [*lines, *(f"Erased   {line}" for line in found.erased), f"Time     {duration(outcome.total_seconds)}"]
+
+
+def update(
+    folder: Path,
+    path: str | None,
+    *,
+    gone: str | None = None,
+    by: str | None = None,
+    callback: Callable[[Any], object] | None = None,
+) -> UpdatedRun:
+    """Add the rows of a file to a run, and remove those whose entry in the column `by` stands in the file `gone`."""
+    if path is None and gone is None:
+        raise ValueError("give a file of rows to add, or --remove with a file of ids")
+    if (gone is None) != (by is None):
+        raise ValueError("--remove FILE goes with --id COLUMN, in which rows to remove are looked for")
+    read_settings(folder)  # there is a run
+    lock = files.Lock.take(folder / LOCK)
+    try:
+        return _updated(folder, path, gone, by, callback)
+    except (Exception, KeyboardInterrupt):
+        states.forget(folder)
+        raise
+    finally:
+        lock.release()
+
+
+def _updated(folder: Path, path: str | None, gone: str | None, by: str | None, callback: Any) -> UpdatedRun:
+    settings, state = known_of(folder)
+    history, recipe = states.lines_of(folder), read_recipe(folder)
+    digest = _checked_digest(path, history) if path is not None else ""
+    known = _entries(settings.data, recipe.reading)
+    stays, ids = _staying(known, gone, by, recipe.reading)
+    left = {name: [column[i] for i in np.flatnonzero(stays)] for name, column in known.items()}
+    new, notes = ({name: [] for name in known}, []) if path is None else _new_entries(path, known, recipe, settings)
+    added, removed = len(next(iter(new.values()))), int((~stays).sum())
+    draft = states.begin(folder)
+    whole = {name: left[name] + new[name] for name in known}
+    files.replace_atomically(draft / states.ROWS, _written(whole, recipe.reading.delimiter))
+    table = read(draft / states.ROWS, like=recipe.reading)
+    asked = replace(settings, data=str(folder / states.ROWS), digest=digest_of(draft / states.ROWS))
+    problem = pose(table, asked, (state["numeric"], state["categorical"]))
+    _check_classes(problem, state)
+    folds = _folds(settings, asked, recipe, state)
+    if folds is not None:
+        groups = (
+            None if settings.group_column is None else [np.array(one[settings.group_column]) for one in (left, new)]
+        )
+        before, folds = folds, dealt(
+            tuple(one[stays] for one in folds), state.get("places", len(stays)) + np.arange(added), *(groups or ())
+        )  # fmt: skip
+        if any(set(one) != set(old) for one, old in zip(folds, before, strict=True)):
+            raise TableError(f"without the {removed:,} rows a fold holds out none: tune what is left anew")
+    used = target_of(table, asked, []).rows
+    weight = np.ones(len(problem.y)) if problem.weight is None else problem.weight
+    held = None if folds is None else tuple(one[used] for one in folds)
+    rows = Rows(problem.X, problem.y, weight, None, held, len(used))
+
+    def fit(search: Any) -> None:
+        search.cv = rows.splits or search.cv  # which the report takes
+        go_on(search, rows, states.yesterday_of(state), added, removed)
+
+    outcome = execute(asked, problem, folder, callback=callback, fit=fit, into=draft)
+    told = outcome.search.update_
+    if outcome.failures:
+        raise OSError(f"nothing has changed in {folder}: {outcome.failures[0]}")
+    name = Path(path or gone or "").name
+    came = states.Came(name, digest, added, removed, told.message)
+    more = {"folds": None if folds is None else [one.tolist() for one in folds]}
+    states.remember(outcome, draft, came, history, {**more, "places": state.get("places", len(stays)) + added})
+    places.write(draft / places.COMMAND, asked.plain())
+    states.commit(folder)
+    lost = {name: [column[i] for i in np.flatnonzero(~stays)] for name, column in known.items()}
+    erased = _looked_for(folder, by, ids, lost, recipe.reading) if by is not None else ()
+    return UpdatedRun(outcome, told, tuple(notes), erased)
+
+
+# What the run has
+
+
+def known_of(folder: Path) -> tuple[Settings, dict[str, Any]]:
+    """The settings of a run, with the model that it has come to, and where it goes on from."""
+    settings = read_settings(folder)
+    if settings.cluster is not None or settings.files:
+        raise ValueError(
+            f"{folder} is the run of many files on a cluster, whose rows no folder holds: tune all files anew"
+        )
+    state = places.read(folder / states.STATE, "penalties", "weights", "numeric", "model")
+    if state is None:
+        raise ValueError(f"{folder} does not say where to go on from: `suffice resume {folder}` ends its run")
+    if (folder / states.ROWS).exists():
+        settings = replace(settings, data=str(folder / states.ROWS))
+    elif settings.data == "DataFrame":
+        raise ValueError(f"{folder} is the run of a DataFrame, whose rows are in no file: tune them as a file")
+    if digest_of(settings.data) != settings.digest:
+        raise TableError(f"{quoted(settings.data)} has changed since the run: its rows are not known any more")
+    return replace(settings, model=state["model"], task=state["task"]), state
+
+
+def _folds(settings: Settings, asked: Settings, recipe: Recipe, state: dict[str, Any]) -> tuple[Numbers, ...] | None:
+    """The fold of every row of the run's table, those that the model leaves out too; None where time cuts them."""
+    if "folds" in state:
+        known = state["folds"]
+        return None if known is None else tuple(np.array(one, dtype=np.intp) for one in known)
+    table = read(settings.data, like=recipe.reading)
+    problem = pose(table, settings, (state["numeric"], state["categorical"]))
+    y, used = problem.y, target_of(table, settings, []).rows
+    splits = list(check_cv(problem.cv, y, classifier=problem.task == "classification").split(y, y))
+    found = folds_of(splits, len(y))
+    if found is None:
+        return None
+    whole = tuple(np.zeros(len(used), dtype=np.intp) for _ in found)  # of rows that are left out, any fold will do
+    for numbers, of_used in zip(whole, found, strict=True):
+        numbers[used] = of_used
+    return whole
+
+
+def _check_classes(problem: TableProblem, state: dict[str, Any]) -> None:
+    if state["classes"] is None:
+        return
+    now = np.unique(problem.y).tolist()
+    for label in [one for one in now if one not in state["classes"]] + [
+        one for one in state["classes"] if one not in now
+    ]:
+        what = "is new" if label in now else "is gone"
+        raise TableError(f"the class {quoted(label)} of the target {what}: tune all rows anew, in another folder")
+
+
+# Rows as they stand in files
+
+
+def _entries(path: str, like: Reading) -> Entries:
+    names = read(path, like=like).origins
+    return dict(zip(names, entries_of(path, names, like), strict=True))
+
+
+def _checked_digest(path: str, history: Sequence[dict[str, Any]]) -> str:
+    """The digest of a new file; `TableError` if it has come before."""
+    digest = digest_of(path)
+    for line in history:
+        if line["digest"] == digest:
+            raise TableError(
+                f"{quoted(path)} was added on {line['date']} already, as {quoted(line['file'])}: nothing is done"
+            )
+    return digest
+
+
+def _new_entries(path: str, known: Entries, recipe: Recipe, settings: Settings) -> tuple[Entries, list[str]]:
+    """The entries of a new file in the run's columns, and notes; `TableError` if it is another table."""
+    table = read(path, like=recipe.reading)
+    roles = (settings.weights, settings.event, settings.group_column, settings.time_column)
+    needed = [*recipe.needs, recipe.target, *(name for name in roles if name is not None)]
+    if missing := [name for name in dict.fromkeys(needed) if name not in table.origins]:
+        raise TableError(
+            f"{quoted(path)} lacks {listed(missing)}, which the model needs: it has {listed(table.origins)}"
+        )
+    for name in (*recipe.needs, recipe.target):
+        _check_type(path, table, name, recipe)
+    absent, more = (
+        [n for n in one if n not in other] for one, other in ((known, table.origins), (table.origins, known))
+    )
+    notes = [*table.notes]
+    notes += [f"{path} lacks {listed(absent)}, of no use to the model: empty there"] if absent else []
+    notes += [f"{path} also has {listed(more)}, which the run has not: left out"] if more else []
+    names = [name for name in known if name not in absent]
+    found = dict(zip(names, entries_of(path, names, recipe.reading), strict=True))
+    for name in recipe.categorical:
+        if name in found and (strange := sorted(set(found[name]) - set(known[name]) - {""})):
+            notes.append(
+                f"column {quoted(name)}: {plural(len(strange), 'level')} not seen before, {listed(strange, 3)}"
+            )
+    return {name: found.get(name, [""] * len(table)) for name in known}, notes
+
+
+def _check_type(path: str, table: Table, name: str, recipe: Recipe) -> None:
+    """Whether entries can be read as they were."""
+    columns = [one for one in table.columns if name in (one.origin, one.name)]
+    form = recipe.reading.forms[name]
+    for stray in (stray for column in columns for stray in column.strays if stray.what[1] == form.wrong[1]):
+        if stray.count > STRANGE * len(table) or name == recipe.target:
+            raise TableError(
+                f"{quoted(path)}: column {quoted(name)} is {form.kind} in the run, and {stray.count:,} of "
+                f"{len(table):,} entries are {stray.what[1]}, such as {quoted(stray.entry, 30)} (line {stray.line})"
+            )
+
+
+def _staying(known: Entries, gone: str | None, by: str | None, like: Reading) -> tuple[Array, list[str]]:
+    """Which rows stay, and the ids of those that do not."""
+    count = len(next(iter(known.values())))
+    if gone is None or by is None:
+        return np.ones(count, dtype=bool), []
+    if by not in known:
+        raise TableError(f"there is no column {quoted(by)} in the run's table: it has {listed(list(known))}")
+    there = _entries(gone, like)
+    if by not in there:
+        raise TableError(f"{quoted(gone)} has no column {quoted(by)}: it has {listed(list(there))}")
+    ids = dict.fromkeys(there[by])
+    if missing := [one for one in ids if one not in set(known[by])]:
+        raise TableError(
+            f"{quoted(gone)}: the run has no row with {quoted(by)} {listed(missing, 3)}: nothing is removed"
+        )
+    stays: Array = np.array([one not in ids for one in known[by]], dtype=bool)
+    if not stays.any():
+        raise TableError(f"{quoted(gone)} has the ids of all {count:,} rows: nothing would be left")
+    return stays, list(ids)
+
+
+def _written(entries: Entries, delimiter: str) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
+    writer.writerow(entries)
+    writer.writerows(zip(*entries.values(), strict=True))
+    return text.getvalue().encode("utf-8")
+
+
+def _looked_for(folder: Path, by: str, ids: list[str], lost: Entries, like: Reading) -> tuple[str, ...]:
+    """What was looked for in the run's folder, and is not there; OSError if it is."""
+    names = sorted(path for path in folder.rglob("*") if path.is_file())
+    there = set(_entries(str(folder / states.ROWS), like)[by]) & set(ids)
+    records = _written(lost, like.delimiter).splitlines()[1:]
+    marks = [one.encode() for one in ids if len(one) >= LONG]
+    found = [str(by)] if there else []
+    for path in names:
+        content = path.read_bytes()
+        found += [path.name] if any(one in content for one in (*records, *marks)) else []
+    if found:
+        raise OSError(f"what was removed is still in {listed(found)}: remove {folder} and tune again")
+    shown = ", ".join(path.name for path in names)
+    return (
+        f"{plural(len(ids), 'id')} of {plural(len(records), 'row')} looked for in {shown}: none of them is there",
+        f"in column {by!r} of {states.ROWS}; anywhere: rows as they stood, {len(marks)} ids of {LONG} letters or more",
+    )
