@@ -11,11 +11,12 @@ it has trained them, and may be lower where training stops early.
 Work is counted in passes over a training matrix, N d K multiplications each, K the number of linear functions that
 are fitted at once (classes, if there are more than two). An epoch of saga or coordinate descent is counted as one pass
 (it is nearly two). For SufficeSearchCV every product with X or its transpose is counted, and every Hessian of s columns
-and n rows with n s (s + 1)/2 multiplications. The final fit to all data counts on neither side.
+and n rows with n s (s + 1)/2 multiplications. Not counted are the sketches with which it begins, which are part of its
+seconds. The final fit to all data counts on neither side.
 """
 
 import numpy as np
-from common import parser, write_json, write_text
+from common import parser, provenance, write_json, write_text
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
 from sklearn.preprocessing import StandardScaler
 from suffice_bench.grids import beside
@@ -80,9 +81,12 @@ def main():
     for name in arguments.data:
         rows.append(compare(name))
         print(rows[-1], flush=True)
-        write_json(arguments.out / "sklearn_search.json", rows)
+        made = provenance("scikit-learn")
+        write_json(arguments.out / "sklearn_search.json", {"provenance": made, "rows": rows})
         text = "# Penalties of scikit-learn's estimators: a search beside grids of 20 x 20\n\n" + table(rows)
-        write_text(arguments.out / "sklearn_search.md", text + "\n\n" + "\n".join(__doc__.splitlines()[2:]) + "\n")
+        told = ", ".join(f"{name} {value}" for name, value in made.items())
+        text += "\n\n" + "\n".join(__doc__.splitlines()[2:]) + f"\n{told}\n"
+        write_text(arguments.out / "sklearn_search.md", text)
 
 
 if __name__ == "__main__":

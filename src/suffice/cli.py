@@ -180,7 +180,7 @@ def update(
     with _one_line_errors("update"):
         from suffice.tabular import update as updating
 
-        found = updating.update(run, _text(data), gone=_text(remove), by=by)
+        found = updating.update(run, _text(data), gone=_text(remove), by=by, began=_began)
     typer.echo(json.dumps(found.plain(), allow_nan=False) if as_json else "\n".join(updating.told(found)))
     if not found.outcome.result.success:
         raise _exit(f"suffice: stopped early, {found.outcome.result.message}", 1)

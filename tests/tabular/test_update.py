@@ -4,6 +4,7 @@ import contextlib
 import json
 import shutil
 from pathlib import Path
+from time import monotonic
 
 import numpy as np
 import pandas as pd
@@ -55,8 +56,9 @@ def state(folder):
 
 
 def test_rows_are_added_and_the_model_is_that_of_all_rows(run, whole, tmp_path):
-    found = update(run, file_of(whole[300:320], tmp_path / "a.csv"))
+    found = update(run, file_of(whole[300:320], tmp_path / "a.csv"), began=monotonic() - 100.0)
     assert (found.update.added, found.update.rows) == (20, 320)
+    assert found.outcome.total_seconds >= 100.0  # told from when the process began
     search = found.outcome.search
     X = search.best_estimator_[0].transform(whole[:320])
     l2, y = search.best_penalties_["l2"], whole["target"].to_numpy()[:320]

@@ -17,6 +17,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -86,8 +87,11 @@ def update(
     gone: str | None = None,
     by: str | None = None,
     callback: Callable[[Any], object] | None = None,
+    began: float | None = None,
 ) -> UpdatedRun:
-    """Add the rows of a file to a run, and remove those whose entry in the column `by` stands in the file `gone`."""
+    """Add the rows of a file to a run, and remove those whose entry in the column `by` stands in the file `gone`.
+    `began` is when the clock started, by `time.monotonic()`; None: now."""
+    began = monotonic() if began is None else began
     if path is None and gone is None:
         raise ValueError("give a file of rows to add, or --remove with a file of ids")
     if (gone is None) != (by is None):
@@ -95,7 +99,9 @@ def update(
     read_settings(folder)  # there is a run
     lock = files.Lock.take(folder / LOCK)
     try:
-        return _updated(folder, path, gone, by, callback)
+        found = _updated(folder, path, gone, by, callback, began)
+        found.outcome.total_seconds = monotonic() - began
+        return found
     except (Exception, KeyboardInterrupt):
         states.forget(folder)
         raise
@@ -103,7 +109,9 @@ def update(
         lock.release()
 
 
-def _updated(folder: Path, path: str | None, gone: str | None, by: str | None, callback: Any) -> UpdatedRun:
+def _updated(
+    folder: Path, path: str | None, gone: str | None, by: str | None, callback: Any, began: float
+) -> UpdatedRun:
     settings, state = known_of(folder)
     history, recipe = states.lines_of(folder), read_recipe(folder)
     digest = _checked_digest(path, history) if path is not None else ""
@@ -138,7 +146,7 @@ def _updated(folder: Path, path: str | None, gone: str | None, by: str | None, c
         search.cv = rows.splits or search.cv  # which the report takes
         go_on(search, rows, states.yesterday_of(state), added, removed)
 
-    outcome = execute(asked, problem, folder, callback=callback, fit=fit, into=draft)
+    outcome = execute(asked, problem, folder, callback=callback, fit=fit, into=draft, began=began)
     told = outcome.search.update_
     if outcome.failures:
         raise OSError(f"nothing has changed in {folder}: {outcome.failures[0]}")
