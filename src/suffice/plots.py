@@ -160,6 +160,9 @@ draw_coefficients = _drawing(figures.coefficients)
 draw_coverage = _drawing(figures.coverage)
 
 
-def draw_influence(shown: Any, ax: Axes | None = None) -> Axes:
+def influence(shown: Any) -> Panel:
     """Between which numbers coefficients lie without any one row: of `suffice.influence`."""
-    return draw_panel(figures.influence(shown.ranges()), ax)
+    return figures.influence(shown.ranges())
+
+
+draw_influence = _drawing(influence)

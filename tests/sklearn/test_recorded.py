@@ -146,10 +146,12 @@ def test_a_finished_search_evaluates_nothing_again(tmp_path):
 
 def test_a_larger_budget_goes_on_where_the_search_had_ended(tmp_path):
     less, more = (suffice.Options(max_evaluations=n, final_radius=1e-2) for n in (1, 6))
-    short = search(journal=tmp_path / "a", refit=False, options=less).fit(*data())
+    short = search(journal=tmp_path / "a", refit=False, tolerance=1e-6, options=less).fit(*data())
     made = []
-    longer = search(journal=tmp_path / "a", refit=False, options=more, callback=made.append).fit(*data())
-    whole = search(journal=tmp_path / "b", refit=False, options=more).fit(*data())
+    longer = search(journal=tmp_path / "a", refit=False, tolerance=1e-6, options=more, callback=made.append).fit(
+        *data()
+    )
+    whole = search(journal=tmp_path / "b", refit=False, tolerance=1e-6, options=more).fit(*data())
     same(longer, whole)
     assert 0 < len(made) < len(whole.cv_results_["work"]) - len(short.cv_results_["work"]) + 4
 
