@@ -37,7 +37,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sized
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,16 +52,13 @@ from suffice.rows.design import OF_FACTORS
 from suffice.rows.given import taken
 from suffice.rows.gram import dense_rows
 from suffice.rows.rounding import TINY, gamma
-from suffice.solvers.minimise import from_face_to_face
-from suffice.solvers.quadratic import Matrix, NoFactorError
 
 LARGEST_PRODUCT = 0.5  # q: beyond, nothing is claimed
 CORRECTIONS = 2  # of a step, whose model leaves out how l2 changes
 PASSES = 12  # gradients for what is proven, but not to what is wanted
 ROUNDS = 6  # gradients for what is not proven; in each columns may join
 NUMBERS = 1 << 22  # of rows times groups at a time
-FACES, WIDE = 6, 3  # rounds of signs that change; columns over rows: of more, fits cost less than Hessians
-GOAL = 1e-10  # of l1: how far from optimal a quadratic model may be left
+FACES, WIDE = 12, 3  # rounds of signs that change; columns over rows: of more, fits cost less than Hessians
 WORTH = 0.5  # of what is off: what another pass has to leave at most
 
 
@@ -421,7 +417,7 @@ def stepped(left: Left, known: Gradients, there: Array) -> Array:
 def _on_faces(left: Left, slope: Array, v: Array, signs: Array) -> Array:
     """The same for groups whose signs change, beginning with `signs`: columns at 0 are left there, and others as their
     slopes pull, until all agree, which a few rounds of systems on each group's own columns nearly always are enough
-    for; face by face otherwise."""
+    for; NaN otherwise."""
     rest, found = np.arange(v.shape[1]), np.full(v.shape, math.nan)
     for _ in range(FACES):
         part, at, pulled = left.among(rest), v[:, rest], slope[:, rest]
@@ -442,9 +438,4 @@ def _on_faces(left: Left, slope: Array, v: Array, signs: Array) -> Array:
         found[:, rest[done]] = u[:, done]
         signs = np.where(out, 0.0, np.where(back, -np.sign(pull), signs))[:, ~done]
         rest = rest[~done]
-    for g in rest.tolist():
-        w, pull, l1, H_g = v[:, g], slope[:, g], left.l1[:, g], left.among(np.array([g])).dense(np.arange(len(v))[None])
-        goal = GOAL * float(l1.max()) + 8.0 * EPS * norm(np.abs(pull) + l1)
-        with suppress(NoFactorError):
-            found[:, g] = from_face_to_face(w, Matrix(H_g[0]), pull, w, l1, goal) - w
     return found
