@@ -24,6 +24,8 @@ COUNTS = np.random.default_rng(0).poisson(np.exp(0.3 + 5.0 * X[:, 2]))
 WITH_OFFSET = np.column_stack([X, np.random.default_rng(1).standard_normal(60)])
 LOGISTIC = LogisticRegression(l1_ratio=0.5, solver="saga")
 THIRDS = np.arange(60) // 3
+WIDE = np.random.default_rng(2).standard_normal((40, 120))
+OF_WIDE = WIDE[:, :8].sum(axis=1) + 0.3 * np.random.default_rng(3).standard_normal(40)
 
 CASES = {
     "ridge": (Ridge(), X, Y, {}),
@@ -33,6 +35,7 @@ CASES = {
     "Poisson": (PoissonRegressor(), X, COUNTS, {}),
     "Poisson, offset": (ElasticNetGLM("poisson", offset=10), WITH_OFFSET, COUNTS, {}),
     "squares, offset": (ElasticNetGLM("gaussian", offset=10), WITH_OFFSET, Y / 50.0, {}),
+    "ridge, wide": (Ridge(), WIDE, OF_WIDE, {}),
     "ridge of classes": (RidgeClassifier(), B, LABELS, {}),
 }
 
@@ -69,6 +72,18 @@ def test_a_search_is_proven_and_finds_what_n_folds_find():
     np.testing.assert_allclose((search.held_out_.y - search.held_out_.predicted) ** 2, -theirs, rtol=1e-4)
     others = (Y.sum() - Y) / 59.0
     np.testing.assert_allclose(search.baseline_.predicted, others)
+
+
+def test_a_wide_ridge_that_wants_next_to_no_penalty_trains_no_fold(monkeypatch):
+    monkeypatch.setattr(LeftOutProblem, "_trained", None)
+    rng = np.random.default_rng(0)
+    W = rng.standard_normal((30, 90))
+    y = W @ rng.standard_normal(90)
+    search = SufficeSearchCV(Ridge(), cv="loo").fit(W, y)
+    alpha = search.best_params_["alpha"] * 29 / 30
+    theirs = cross_val_score(Ridge(alpha, solver="svd"), W, y, cv=LeaveOneOut(), scoring="neg_mean_squared_error")
+    low, high = search.score_interval_
+    assert low * (1.0 + 1e-7) <= theirs.mean() <= high * (1.0 - 1e-7)
 
 
 def test_what_is_left_out_afterwards_is_what_was_tuned():

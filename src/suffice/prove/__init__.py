@@ -7,5 +7,6 @@
 - `loss_at`: what any upper-level loss is at one w
 - `left_out`: all models without one row, or one group of rows; `downdated`: their Hessians; `left_out_slopes`: how
   they move with the penalties
+- `left_out_dual`: the same of ridges of more columns than rows
 - `stationarity`: a proven bound on the gradient of the upper level
 """

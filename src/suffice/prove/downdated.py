@@ -275,11 +275,22 @@ class Left:
         doubt = gamma(2 * size + 40) * (rest + (self.l2 + np.abs(self.more_l2)) * np.abs(N))
         return np.asarray(whole + doubt + 1e-200)
 
-    def dense(self, g: int) -> Array:
-        """H_g."""
-        rows = self.groups.which == g
-        part = np.sqrt(self.C[rows])[:, None] * self.taken[rows]
-        return np.asarray(self.on.H - part.T @ part + np.diag(self.more_l2[:, g]))
+    def among(self, these: Indices) -> Left:
+        """Some of the groups, in ascending order."""
+        l1, l2, more = self.l1[:, these], self.l2[:, these], self.more_l2[:, these]
+        return Left(self.on, self.groups.taken(these), l1, l2, more, self.omega[these])
+
+    def dense(self, columns: Indices) -> Array:
+        """H_g on columns of its own, a row of them for each group."""
+        which, more = self.groups.which, np.take_along_axis(self.more_l2.T, columns, axis=1)
+        found = self.on.H[columns[:, :, None], columns[:, None, :]] + more[:, :, None] * np.eye(columns.shape[1])
+        rows = np.sqrt(self.C)[:, None] * np.take_along_axis(self.taken, columns[which], axis=1)
+        if self.groups.single:
+            return np.asarray(found - rows[:, :, None] * rows[:, None, :])
+        for g in range(len(found)):
+            part = rows[which == g]
+            found[g] -= part.T @ part
+        return np.asarray(found)
 
     def solve(self, R: Array) -> Array:
         """Vectors that H_g takes near R, but for how l2 changes."""

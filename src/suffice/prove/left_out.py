@@ -36,7 +36,7 @@ a proof of what it leaves out. Supports that change: Okumura, Suzuki and Takeuch
 from __future__ import annotations
 
 import math
-from contextlib import suppress
+from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,16 +52,13 @@ from suffice.rows.design import OF_FACTORS
 from suffice.rows.given import taken
 from suffice.rows.gram import dense_rows
 from suffice.rows.rounding import TINY, gamma
-from suffice.solvers.minimise import from_face_to_face
-from suffice.solvers.quadratic import Matrix, NoFactorError
 
 LARGEST_PRODUCT = 0.5  # q: beyond, nothing is claimed
 CORRECTIONS = 2  # of a step, whose model leaves out how l2 changes
 PASSES = 12  # gradients for what is proven, but not to what is wanted
 ROUNDS = 6  # gradients for what is not proven; in each columns may join
 NUMBERS = 1 << 22  # of rows times groups at a time
-FACES, WIDE = 6, 3  # rounds of signs that change; columns over rows: of more, fits cost less than Hessians
-GOAL = 1e-10  # of l1: how far from optimal a quadratic model may be left
+FACES, WIDE = 12, 3  # rounds of signs that change; columns over rows: of more, fits cost less than Hessians
 WORTH = 0.5  # of what is off: what another pass has to leave at most
 
 
@@ -105,7 +102,7 @@ class Gradients:
         all_of, own = float(a @ at.slopes), np.full(count, left.on.own)
         sums = all_of - groups.sums @ pulled
         of_sums = gamma(len(a) + OF_FACTORS + 16) * (float(a @ at.sizes) + groups.sums @ np.abs(pulled))
-        of_margins = _size(np.sqrt(at.C) * at.off) * math.exp(2.0 * left.on.own) + 1e-150
+        of_margins = norm(np.sqrt(at.C) * at.off) * (1.0 + gamma(len(a) + 8)) * math.exp(2.0 * left.on.own) + 1e-150
         zeros, margins = np.zeros(count), np.full(count, of_margins)
         return cls(at.pull[:, None] - less, of_pulls, sums, of_sums + 1e-200, zeros, own, margins)
 
@@ -140,10 +137,6 @@ class Gradients:
         of_sums = gamma(N + OF_FACTORS) * np.sum(weight * sizes, axis=0) + 1e-200
         alpha = np.where(fine, alpha, math.inf)
         return cls(model.design.adjoint(pulled), of_pulls, pulled.sum(axis=0), of_sums, alpha, own, of_margins)
-
-
-def _size(v: Array) -> float:
-    return norm(v) * (1.0 + gamma(len(v) + 8))
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,9 +188,8 @@ def shown(left: Left, known: Gradients, there: Array, n: Array) -> Shown:
         far = far * grow * (1.0 + gamma(len(on.at.m) + 32))
     doubtful = np.zeros(known.pulls.shape, dtype=np.bool_)
     outside = np.setdiff1d(np.arange(len(doubtful)), on.columns)
-    most = max(NUMBERS // max(len(on.at.m), len(groups)), 1)
-    for first in range(0, len(outside), most):
-        columns = outside[first : first + most]
+    for part in _parts(outside, max(len(on.at.m), len(groups))):
+        columns = outside[part]
         doubtful[columns] = _pulled(left, known, n, columns, np.where(np.isfinite(slack), far, 0.0))
     return Shown(p, slack, doubtful)
 
@@ -366,8 +358,8 @@ def sharpened(made: LeftOut, within: Any) -> LeftOut:
     return found.whole()
 
 
-def _parts(groups: Groups, size: int) -> list[Indices]:
-    """The groups, as many at a time as matrices of so many rows have room for."""
+def _parts(groups: Sized, size: int) -> list[Indices]:
+    """The groups, or columns, as many at a time as there is room for, where each takes so many numbers."""
     most = max(NUMBERS // max(size, 1), 1)
     return [np.arange(first, min(first + most, len(groups))) for first in range(0, len(groups), most)]
 
@@ -407,43 +399,43 @@ def _nearer(found: _Found, within: Any) -> None:
 
 def stepped(left: Left, known: Gradients, there: Array) -> Array:
     """To where the quadratic model of every group at `there` is least, without proof."""
-    gradient, signs = known.on(left, there), np.sign(there)
-    n = -left.solve(gradient + left.l1 * signs)
-    for _ in range(CORRECTIONS):
-        n = n - left.solve(gradient + left.product(n) + left.l1 * signs)
+    gradient, signs, n = known.on(left, there), np.sign(there), np.full(there.shape, math.nan)
+    plain = np.flatnonzero(((there != 0.0) | (left.l1 == 0.0)).all(axis=0))
+    part, slope, step = left.among(plain), (gradient + left.l1 * signs)[:, plain], np.zeros((len(there), len(plain)))
+    for _ in range(1 + CORRECTIONS):
+        step = step - part.solve(slope + part.product(step))
+    n[:, plain] = step
     kept = np.isfinite(n) & ((signs * (there + n) > 0.0) | (left.l1 == 0.0))
-    turned = np.flatnonzero(~kept.all(axis=0))
-    turned = turned if len(there) <= WIDE * len(left.on.at.m) else turned[:0]
-    most = max(NUMBERS // len(there) ** 2, 1)
-    for first in range(0, len(turned), most):
-        these = turned[first : first + most]
-        n[:, these] = _on_faces(left, gradient, there, n, these)
+    turned = np.flatnonzero(~kept.all(axis=0) & (len(there) <= WIDE * len(left.on.at.m)))
+    signs = np.where(kept | np.isnan(n), signs, 0.0)
+    for some in _parts(turned, len(there) ** 2):
+        these = turned[some]
+        n[:, these] = _on_faces(left.among(these), gradient[:, these], there[:, these], signs[:, these])
     return np.where(np.isfinite(n).all(axis=0), n, 0.0)
 
 
-def _on_faces(left: Left, gradient: Array, there: Array, n: Array, these: Indices) -> Array:
-    """The same for groups whose signs change: those columns are left at 0, and others as their slopes pull, until all
-    agree, which a few rounds nearly always are enough for; face by face otherwise."""
-    v, slope, l1 = there[:, these].T, gradient[:, these].T, left.l1[:, these].T
-    H, rest, found = np.stack([left.dense(g) for g in these.tolist()]), np.arange(len(v)), np.full(v.shape, math.nan)
-    signs = np.where((v * (v + n[:, these].T) > 0.0) | (l1 == 0.0), np.sign(v), 0.0)
+def _on_faces(left: Left, slope: Array, v: Array, signs: Array) -> Array:
+    """The same for groups whose signs change, beginning with `signs`: columns at 0 are left there, and others as their
+    slopes pull, until all agree, which a few rounds of systems on each group's own columns nearly always are enough
+    for; NaN otherwise."""
+    rest, found = np.arange(v.shape[1]), np.full(v.shape, math.nan)
     for _ in range(FACES):
-        on = (signs[rest] != 0.0) | (l1[rest] == 0.0)
-        part = np.where(on[:, :, None] & on[:, None, :], H[rest], 0.0) + (~on[:, :, None]) * np.eye(v.shape[1])
-        u = np.where(on, 0.0, -v[rest])
-        side = slope[rest] + np.einsum("gij,gj->gi", H[rest], u) + l1[rest] * signs[rest]
+        part, at, pulled = left.among(rest), v[:, rest], slope[:, rest]
+        on = (signs != 0.0) | (part.l1 == 0.0)
+        columns = np.argsort(~on, axis=0, kind="stable")[: on.sum(axis=0).max(initial=0)]
+        inside = np.take_along_axis(on, columns, axis=0).T
+        H = np.where(inside[:, :, None] & inside[:, None, :], part.dense(columns.T), np.eye(len(columns)))
+        u = np.where(on, 0.0, -at)
+        side = np.where(on, pulled + part.product(u) + part.l1 * signs, 0.0)
         try:
-            u -= np.linalg.solve(part, np.where(on, side, 0.0)[:, :, None])[:, :, 0]
+            move = np.linalg.solve(H, np.take_along_axis(side, columns, axis=0).T[:, :, None])[:, :, 0].T
         except np.linalg.LinAlgError:
             break
-        pull = slope[rest] + np.einsum("gij,gj->gi", H[rest], u)
-        out, back = on & (signs[rest] * (v[rest] + u) < 0.0), ~on & (np.abs(pull) > l1[rest])
-        done = ~(out | back).any(axis=1)
-        found[rest[done]] = u[done]
-        signs[rest] = np.where(out, 0.0, np.where(back, -np.sign(pull), signs[rest]))
+        np.put_along_axis(u, columns, np.take_along_axis(u, columns, axis=0) - move, axis=0)
+        pull = pulled + part.product(u)
+        out, back = on & (signs * (at + u) < 0.0), ~on & (np.abs(pull) > part.l1)
+        done = ~(out | back).any(axis=0)
+        found[:, rest[done]] = u[:, done]
+        signs = np.where(out, 0.0, np.where(back, -np.sign(pull), signs))[:, ~done]
         rest = rest[~done]
-    for k in rest.tolist():
-        goal = GOAL * float(l1[k].max()) + 8.0 * EPS * norm(np.abs(slope[k]) + l1[k])
-        with suppress(NoFactorError):
-            found[k] = from_face_to_face(v[k], Matrix(H[k]), slope[k], v[k], l1[k], goal) - v[k]
-    return found.T
+    return found

@@ -57,9 +57,9 @@ def _on(made: LeftOut, on: OnColumns, these: Indices, rates: WholeModel) -> Arra
     for _ in range(CORRECTIONS):
         N = N - left.solve(left.product(N) + B)
     for g in np.flatnonzero(~free.all(axis=0)).tolist():
-        kept = free[:, g]
+        kept = np.flatnonzero(free[:, g])
         N[:, g] = 0.0
-        N[kept, g] = -np.linalg.solve(left.dense(g)[np.ix_(kept, kept)], B[kept, g])
+        N[kept, g] = -np.linalg.solve(left.among(np.array([g])).dense(kept[None])[0], B[kept, g])
     if float(made.model.loss.third) > 0.0 and len(on.at.m) * len(made.groups) <= MOST:
         N = _solved(_products(left, W / scale), left.solve, free, -B, N)
     return left.along(N)

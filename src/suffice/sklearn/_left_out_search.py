@@ -30,6 +30,7 @@ from suffice.evaluation import Evaluation
 from suffice.journal.codec import light
 from suffice.lazy import cached_property
 from suffice.prove.left_out import LeftOut, leave_out, sharpened
+from suffice.prove.left_out_dual import WideRidge
 from suffice.prove.left_out_slopes import margin_slopes
 from suffice.rows.given import numbered
 from suffice.rows.rounding import norm_rounding
@@ -176,7 +177,7 @@ class LeftOutProblem(BilevelProblem):
         assert known is not None
         (self.groups, self.c), self.task, self.whole, self.scoring = known, task, whole, scoring
         self.judge = LeftOutLosses.of(task, whole, scoring)
-        self._made: OrderedDict[bytes, LeftOut] = OrderedDict()
+        self._made: OrderedDict[bytes, LeftOut | WideRidge] = OrderedDict()
         self._folds: dict[int, Split] = {}
 
     def fingerprint(self) -> dict[str, Any]:
@@ -200,7 +201,7 @@ class LeftOutProblem(BilevelProblem):
         made = self._left(theta, solution.x)
         m, h = self._margins(made)
         errors = judge.errors(m, h)
-        if (errors > within).any():
+        if (errors > within).any() and isinstance(made, LeftOut):
             steep = judge.steepness(m)
             wanted = np.where(errors > within, SHARPER * within / np.maximum(steep, 1e-300), math.inf)
             m, h = self._margins(sharpened(made, wanted))
@@ -234,16 +235,17 @@ class LeftOutProblem(BilevelProblem):
         l1, l2 = lower.both(self.space.params(theta))
         return self.c * l1, self.c * (l2 or lower.ridge * lower.fold.l2_floor / FLOOR)
 
-    def _left(self, theta: Array, x: Array) -> LeftOut:
+    def _left(self, theta: Array, x: Array) -> LeftOut | WideRidge:
         """All models, from weights of all rows: the latest few are kept."""
         key = theta.tobytes() + x.tobytes() + repr(self.penalties_at(theta)).encode()
         if key not in self._made:
-            self._made[key] = leave_out(*whole_model(self.whole, x, *self.penalties_at(theta)), self.groups)
+            model, w, b = whole_model(self.whole, x, *self.penalties_at(theta))
+            self._made[key] = WideRidge.of(model, w, self.groups) or leave_out(model, w, b, self.groups)
             while len(self._made) > 2:
                 self._made.popitem(last=False)
         return self._made[key]
 
-    def _margins(self, made: LeftOut) -> tuple[Array, Array]:
+    def _margins(self, made: LeftOut | WideRidge) -> tuple[Array, Array]:
         """Of left-out rows, and how far they may be off."""
         return shifted(self.whole, *made.left(), self.groups.rows)
 
@@ -296,7 +298,8 @@ class LeftOutProblem(BilevelProblem):
             try:
                 for name, slope in zip(params, slopes, strict=True):
                     rates = lower.both({one: float(one == name) for one in params})  # type: ignore[attr-defined]
-                    moved = margin_slopes(made, *(fold.of_weights(self.c * one) for one in rates))  # type: ignore[attr-defined]
+                    l1, l2 = (fold.of_weights(self.c * one) for one in rates)  # type: ignore[attr-defined]
+                    moved = made.slopes * l2[0] if isinstance(made, WideRidge) else margin_slopes(made, l1, l2)
                     columns.append(slope * steep * moved)
             except (ArithmeticError, np.linalg.LinAlgError):  # H is singular
                 return evaluation
