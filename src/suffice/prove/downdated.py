@@ -201,6 +201,11 @@ class OnColumns:
         sizes = row_norms(self.rows) * (1.0 + gamma(len(self.factor) + 16))
         return (row_norms(self.white) + self.factor.slack * sizes) * self.factor.up * self.up + 1e-150
 
+    @cached_property
+    def singles(self) -> Array:
+        """||e_j|| of the scaled variables by the inverse of H, at most."""
+        return np.asarray(row_norms(self.factor.Z) * self.factor.up * self.up)
+
     def of_new(self, X: Any) -> Array:
         """||x|| by the inverse of H of other rows, at most."""
         return self.factor.norms(X)[:, 0] * self.up
