@@ -191,5 +191,4 @@ def _spread(fold: LinearFold) -> Array:
     design = fold.design
     mean, norms = design.mean, design.column_norms
     one = np.sqrt(np.maximum(norms**2 - mean**2, 0.0))
-    spread: Array = fold.laid_out(np.tile(one, fold.learner.outputs), math.nan)[0]
-    return spread
+    return np.asarray(fold.laid_out(np.tile(one, fold.learner.outputs), math.nan)[0])
