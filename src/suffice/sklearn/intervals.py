@@ -238,10 +238,6 @@ class Training:
         self.made: dict[tuple[str, str], Conformal] = {}
         self.known: dict[str, Any] = {}  # what else has been made of the data, and stays in files
 
-    @classmethod
-    def of(cls, data: SearchData, splits: Sequence[Any], fit_params: dict[str, Any]) -> Training:
-        return cls(replace(data, one=None), splits, fit_params.get("groups") is not None)
-
     def __getstate__(self) -> dict[str, Any]:
         kept = {key: one for key, one in self.made.items() if one.models.downdates is None and one.folds}
         return {**vars(self), "data": None, "splits": (), "made": kept}
