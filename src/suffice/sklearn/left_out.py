@@ -199,7 +199,8 @@ class LeftOutTask:
             if not np.isfinite(error[rows]).all():
                 open_.append(self.labels[g])
         fold: Any = whole.model
-        link = _link(fold)
+        # From margins to predictions, which grow with them.
+        link = {"Squared": np.positive, "Logistic": expit}.get(type(fold.psi).__name__, np.exp)
         low, high = link(margin - error), link(margin + error)
         phi, _, _ = fold.learner.score(fold, scoring, whole.y, whole.weight / whole.weight.sum())
         y, v = self.adapter.targets(whole.estimator, self.data.y, whole.classes), self.data.weight
@@ -274,7 +275,7 @@ class LeftOutTask:
             return None
         if not scaler.with_std:
             return np.zeros((0, 0))
-        if not fits_array(self.data.X):
+        if whole.model.places.special or not fits_array(self.data.X):  # an offset in units of its own
             return None
         X = np.asarray(self.data.X, dtype=np.float64)
         mean = X.mean(axis=0)
@@ -323,11 +324,3 @@ def shifted(split: Split, m: Array, error: Array, rows: Any = EVERYTHING) -> tup
     if offset is not None:
         shift = shift + offset[rows]
     return m + shift, error + 4.0 * EPS * (np.abs(m) + np.abs(shift))
-
-
-def _link(fold: Any) -> Callable[[Array], Array]:
-    """From margins to predictions, which grow with them."""
-    name = type(fold.psi).__name__
-    if name == "Squared":
-        return lambda m: m
-    return expit if name == "Logistic" else np.exp
