@@ -38,7 +38,8 @@ from suffice.prove.downdated import Groups, WholeModel
 from suffice.prove.left_out import leave_out
 from suffice.rows.design import Design
 from suffice.sklearn import SufficeSearchCV
-from suffice.sklearn.left_out import LeftOutTask, leave_one_out
+from suffice.sklearn._final_fit import solved
+from suffice.sklearn.left_out import ACCURACY, LeftOutTask, leave_one_out
 from tests.reference_left_out import SLOPES, hostile, refitted, solved_whole
 
 PARTS = ("truth", "price", "growth")
@@ -141,11 +142,11 @@ def price(name: str, X: Any, y: Any, estimator: Any) -> dict[str, Any]:
     search = SufficeSearchCV(estimator, cv=5).fit(X, y)
     task = LeftOutTask.of(search, X, y)
     whole = task.data.whole()
-    fit, _ = timed(lambda: task.fitted(whole))
+    problem = whole.model.at(**search.best_penalties_)
+    fit, warm = timed(lambda: solved(problem, whole.solver, ACCURACY))
     left, rows = timed(lambda: leave_one_out(search, X, y))
-    some = task.taken(range(BESIDE))
-    warm = task.fitted(whole)
-    again, _ = timed(lambda: [some.refitted(one, warm.x, task.adapter.scorings[0]) for one in some.groups], 1)
+    some, scoring = task.groups[:BESIDE], task.adapter.scorings[0]
+    again, _ = timed(lambda: [task.refitted(one, warm.x, scoring) for one in some], 1)
     theirs, _ = timed(lambda: [_theirs(search, X, y, i) for i in range(BESIDE)], 1)
     scale = len(y) / BESIDE
     return {

@@ -302,3 +302,17 @@ def test_probabilities_are_monotone_in_margins_to_the_last_bits():
     """What the bounds of scores allow for."""
     m = np.sort(np.random.default_rng(0).standard_normal(10_000) * 5.0)
     assert (np.diff(expit(m)) >= -4.0 * np.finfo(float).eps).all()
+
+
+@pytest.mark.parametrize("scaler", [{"with_std": False}, {"with_mean": False}, {}])
+def test_an_offset_behind_a_scaler_is_part_of_what_models_without_a_row_say(scaler):
+    rng = np.random.default_rng(0)
+    X = 1.0 + 2.0 * rng.standard_normal((40, 4))
+    y = X[:, 1] - X[:, 2] + 3.0 * X[:, 0] + rng.standard_normal(40)
+    search = searched(make_pipeline(StandardScaler(**scaler), ElasticNetGLM(offset=0)), X, y)
+    models = search._training.conformal(search, "jackknife+", "fixed").models
+    own, _ = refitted(exact(search, elasticnetglm__tol=1e-12), X, y, X[:1], folds_of(search, X, y, "jackknife+"))
+    assert np.isfinite(models.error).all()
+    assert (np.abs(models.margin[:, 0] - own) <= models.error + 1e-9).all()
+    left = suffice.leave_one_out(search, X, y)
+    assert (np.abs(left.margin - own) <= left.error + 1e-9).all()

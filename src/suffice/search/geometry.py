@@ -50,13 +50,11 @@ def _inverse(A: Array) -> Array:
     """A^{-1}, or the pseudo-inverse, which cuts off directions in which the points do not differ but for rounding."""
     lu, pivots, info = lapack.dgetrf(A)
     if info == 0 and lapack.dgecon(lu, float(np.abs(A).sum(axis=0).max()))[0] > SINGULAR:
-        inverse: Array = lapack.dgetri(lu, pivots)[0]
-        return inverse
+        return np.asarray(lapack.dgetri(lu, pivots)[0])
     # Not LAPACK's faster driver: it may fail to converge even for well-conditioned matrices.
     U, sigma, Vt = svd(A, full_matrices=False, lapack_driver="gesvd")
     kept = sigma > 1e-14 * sigma[0]
-    pseudo: Array = (Vt.T[:, kept] / sigma[kept]) @ U.T[kept]
-    return pseudo
+    return np.asarray((Vt.T[:, kept] / sigma[kept]) @ U.T[kept])
 
 
 def lagrange_values(gradients: Array, points: Array, k: int, u: Array) -> Array:

@@ -387,5 +387,4 @@ def shortest(G: Array) -> Array:
     """The shortest vector of the convex hull of the rows of G."""
     A = np.vstack([G.T / (float(np.abs(G).max()) or 1.0), np.ones(len(G))])
     weights, _ = nnls(A, np.append(np.zeros(G.shape[1]), 1.0))
-    result: Array = (weights / weights.sum()) @ G
-    return result
+    return np.asarray((weights / weights.sum()) @ G)

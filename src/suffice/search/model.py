@@ -96,8 +96,7 @@ class Basis:
             return self.g  # in its own order in memory, by which products round
         x = s / self.unit
         bent = self.z.T @ ((self.y @ x)[:, None] * self.Lam) + self.y.T @ ((self.z @ x)[:, None] * self.Lam)
-        slopes: Array = self.g + 0.5 * bent
-        return slopes
+        return np.asarray(self.g + 0.5 * bent)
 
     def curvature(self, weights: Array) -> Array:
         """The second derivatives of a weighted sum of the functions with respect to x."""

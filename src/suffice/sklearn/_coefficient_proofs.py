@@ -75,8 +75,10 @@ class CoefficientProofs:
             proof, model, own = found
             proven, radius = _told(proof, model, x)
             se = _standard_errors(proof, model, own, x)
-        laid = fold.laid_out
-        return cls(laid(proven, ZERO), laid(radius, 0.0), laid(se, math.nan), _spread(fold))
+        laid, design = fold.laid_out, fold.design
+        spread = np.sqrt(np.maximum(design.column_norms**2 - design.mean**2, 0.0))
+        spread = laid(np.tile(spread, fold.learner.outputs), math.nan)[0]
+        return cls(laid(proven, ZERO), laid(radius, 0.0), laid(se, math.nan), spread)
 
     def beside(self, ours: Array, theirs: Array) -> CoefficientProofs:
         """The same of coefficients of somebody else, whose exact ones are the same."""
@@ -185,11 +187,3 @@ def _standard_errors(proof: Verification, model: Verifiable, fold: LinearFold, x
     variances = ((factor.Z @ middle) * factor.Z).sum(axis=1)
     se = np.sqrt(np.maximum(variances, 0.0)) * factor.scale
     return _placed(se, factor.variables, model.l1.shape).ravel()
-
-
-def _spread(fold: LinearFold) -> Array:
-    design = fold.design
-    mean, norms = design.mean, design.column_norms
-    one = np.sqrt(np.maximum(norms**2 - mean**2, 0.0))
-    spread: Array = fold.laid_out(np.tile(one, fold.learner.outputs), math.nan)[0]
-    return spread

@@ -210,12 +210,6 @@ def _columns(name: str, scores: Array) -> dict[str, Any]:
     return {**folds, f"mean_test_{name}": mean, f"std_test_{name}": spread, f"rank_test_{name}": rank}
 
 
-def scores_of_folds(evaluation: Evaluation, folds: Sequence[Split], scorer: Any) -> list[float]:
-    """The score of every fold's model, as accurate as it was made."""
-    pairs = zip(folds, evaluation.solutions, strict=True)
-    return [fold.scored(scorer, solution.x) for fold, solution in pairs]
-
-
 def table_of_scores(
     made: Sequence[Evaluation],
     scored: Callable[[Evaluation, Any], list[float]],

@@ -30,7 +30,7 @@ from suffice.rows.rounding import TINY, gamma
 from suffice.sklearn._final_fit import fitted_weights
 from suffice.sklearn.adapters import find_adapter
 from suffice.sklearn.folds import LinearFold
-from suffice.sklearn.left_out import LeftOutTask
+from suffice.sklearn.left_out import LeftOutTask, shifted
 from suffice.sklearn.penalties import split_pipeline
 from suffice.sklearn.splits import SearchData, Split
 from suffice.solvers.solution import Solution
@@ -166,12 +166,7 @@ class HeldOutModels:
         margin, error = np.zeros((count, outputs)), np.full(count, math.inf)
         downdates = taken_one_by_one(data, penalties, whole)
         if downdates is not None:
-            m, off = downdates.models.left()
-            fold: Any = whole.model
-            _, offset = fold.places.split(data.X) if whole.before is None else (None, None)
-            taken_off = offset if offset is not None and fold.offset is None else 0.0  # of squares
-            shift = fold.y_shift + fold.y_rest + taken_off
-            margin[:, 0], error = m + shift, off + 4.0 * EPS * (np.abs(m) + np.abs(shift))
+            margin[:, 0], error = shifted(whole, *downdates.models.left())
         anew, near = dict[int, ProvenModel](), list[Solution]()
         for i in np.flatnonzero(~np.isfinite(error)).tolist():
             with suppress(ValueError):  # one class is left, or there is no finite intercept

@@ -60,9 +60,13 @@ def start(search: PenaltySearch, alone: PenaltySearch) -> Array | None:
     notes = alone.problem.notes
     best = next(k for k, (_, _, made) in enumerate(notes) if made is found)
     none = problem.space.bounds[0][:1]
-    problem.notes = [(purpose, within, _lifted(made, none)) for purpose, within, made in notes]
-    problem.seconds = list(alone.problem.seconds)
-    problem.earlier, problem.derived = [found], [made for made in alone.problem.evaluations if _differentiated(made)]
+    problem.notes = [  # the same places with l1 = 0, of which derivatives are not known
+        (purpose, within, replace(made, theta=np.append(none, made.point), jacobian=None, gradient=None))
+        for purpose, within, made in notes
+    ]
+    problem.seconds, known = list(alone.problem.seconds), alone.problem.evaluations
+    problem.earlier = [found]
+    problem.derived = [made for made in known if made.jacobian is not None or made.gradient is not None]
     problem.let_go_but(problem.notes[best][-1])
     search.result = _result(search, alone.result, problem.notes[best][-1], none)
     if not alone.result.success:
@@ -98,15 +102,6 @@ def _where_it_pays(search: PenaltySearch, best: Evaluation) -> Array | None:
         detail = "what a search over l1 as well would gain is less than other rows would tell, as estimated"
         search.result = replace(search.result, detail=detail)
     return None
-
-
-def _differentiated(made: Evaluation) -> bool:
-    return made.jacobian is not None or made.gradient is not None
-
-
-def _lifted(made: Evaluation, none: Array) -> Evaluation:
-    """The same place with l1 = 0, of which derivatives are not known."""
-    return replace(made, theta=np.append(none, made.point), jacobian=None, gradient=None)
 
 
 def _result(search: PenaltySearch, found: Result, best: Evaluation, none: Array) -> Result:

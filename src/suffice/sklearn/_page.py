@@ -16,9 +16,7 @@ from suffice.report.chart import BLUE, GREY, INK, LINES, ORANGE, Line, Mark, Pan
 from suffice.report.figures import Trace
 from suffice.report.formats import ABSENT, interval, settings, show
 from suffice.report.svg import figure
-from suffice.sklearn._held_out_page import TITLES, held_out
-from suffice.sklearn._held_out_page import caption as _caption
-from suffice.sklearn._held_out_page import drawn as _drawn
+from suffice.sklearn._held_out_page import TITLES, caption, drawn, held_out
 from suffice.sklearn._page_coefficients import section
 from suffice.sklearn._page_intervals import influence, intervals
 from suffice.sklearn.measures import MEASURES, accuracy_range, as_text
@@ -328,7 +326,7 @@ def _summary(data: Data, shown: Trace) -> str:
         f"There, the mean {escape(data['scoring'])} of exactly trained models is proven to lie in "
         f"<b>{interval(low, high, 4)}</b>, an interval of width {high - low:.2g}.{floor} How the search ended: "
         f"{escape(best['message'])}.</p><h3>Against {_whose(data)} defaults</h3>"
-        + _caption(
+        + caption(
             "Mean scores of the same folds, larger is better, and measures of all rows. Default is the same estimator "
             f"with {defaults}. The tuned models' weights are {_proven(data['calibration']['accuracy'])}."
         )
@@ -345,12 +343,12 @@ def _search(shown: Trace) -> str:
         "result.",
     }.get(len(shown.names), f"One line per evaluation, the darker the less {F}; the orange one is the best.")
     looks = f"{F} of every evaluation. The first are rough, with wide intervals: that is all they were asked for."
-    progress = _drawn(looks, figures.progress(shown), "progress")
-    return f"{_drawn(words, figures.path(shown), 'path')}<h3>Progress</h3>{progress}"
+    progress = drawn(looks, figures.progress(shown), "progress")
+    return f"{drawn(words, figures.path(shown), 'path')}<h3>Progress</h3>{progress}"
 
 
 def _global(found: Data) -> str:
-    drawn = landscape(found["landscape"])
+    shown = landscape(found["landscape"])
     ranges = " and ".join(
         f"{escape(name)} from {_number(low, 3)} to {'infinity' if high is None else _number(high, 3)}"
         for name, (low, high) in found["ranges"].items()
@@ -358,13 +356,13 @@ def _global(found: Data) -> str:
     asked = f" {100.0 * found['epsilon']:g} % was asked for; {escape(found['message'])}."
     text = (
         f"The search is local; this is a proof about all penalties at once: <b>no {ranges}</b> gives a loss F that is "
-        f"lower than the best known one by more than <b>{drawn.gap_in_percent} %</b>. It took "
-        f"{found['evaluations']:,} further evaluations.{'' if drawn.gap <= found['epsilon'] else asked}"
+        f"lower than the best known one by more than <b>{shown.gap_in_percent} %</b>. It took "
+        f"{found['evaluations']:,} further evaluations.{'' if shown.gap <= found['epsilon'] else asked}"
     )
     words = "F is proven to lie in the band for every penalty, not only for those that were tried."
-    if len(drawn.names) == 2:
+    if len(shown.names) == 2:
         words = "Colours say by how much penalties are proven to be worse, all of them, not only those that were tried."
-    return f"<p>{text}</p>" + _drawn(words, figures.landscape(drawn), "landscape")
+    return f"<p>{text}</p>" + drawn(words, figures.landscape(shown), "landscape")
 
 
 def _proven(accuracy: float | None) -> str:
@@ -381,15 +379,15 @@ def _accuracy(data: Data, shown: Trace) -> str:
     asked = f"How accurate every evaluation was asked to be, and what was proven: the error of {what}. "
     asked += "Where nothing was asked for, anything would have done."
     steps = "Steps of training, summed over folds. An evaluation without a bar took none."
-    proven = _drawn(asked, figures.accuracy(shown), "accuracy")
-    return f"{proven}<h3>Work</h3>{_drawn(steps, figures.work(shown), 'work')}"
+    proven = drawn(asked, figures.accuracy(shown), "accuracy")
+    return f"{proven}<h3>Work</h3>{drawn(steps, figures.work(shown), 'work')}"
 
 
 def _regularisation(found: Data) -> str:
     lines, total, models = len(found["lines"]), found["coefficients"], len(found["multiples"])
     text = "Models of all data as the penalties are multiplied by one factor, their ratio fixed. "
     if models < 2:
-        return _caption(f"{text}They would have taken longer than the search, and are left out.")
+        return caption(f"{text}They would have taken longer than the search, and are left out.")
     some = f"The {lines} largest of {total:,} coefficients" if lines < total else f"All {total:,} coefficients"
     text += (
         f"{some} are drawn{', the ten largest in colour' if lines > len(LINES) else ''}. "
@@ -399,7 +397,7 @@ def _regularisation(found: Data) -> str:
     )
     if found.get("left_out", 0):
         text += f" {found['left_out']:,} further models would have taken longer than the search, and are left out."
-    return _drawn(text, figures.regularisation_path(found), "regularisation")
+    return drawn(text, figures.regularisation_path(found), "regularisation")
 
 
 def _evaluations(data: Data, shown: Trace) -> str:

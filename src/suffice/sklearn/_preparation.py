@@ -31,7 +31,7 @@ from suffice.rows.given import Place, counted, here, in_main_memory, read_by_skl
 from suffice.rows.gram import fits_array
 from suffice.search.bilevel import BilevelProblem
 from suffice.sklearn import _l2_first
-from suffice.sklearn._final_fit import FoldWeights, held_out, scores_of_folds
+from suffice.sklearn._final_fit import FoldWeights, held_out
 from suffice.sklearn._left_out_search import LeftOutProblem, few_folds, folds_of_rows, left_out_fold
 from suffice.sklearn.adapters import find_adapter, misunderstood
 from suffice.sklearn.folds import Softmax
@@ -199,7 +199,9 @@ class SearchPreparation:
         """Scores of all folds by an evaluation and a scorer, as accurate as its models are."""
         if self.task is not None:
             return lambda made, scorer: left_out_fold(problem, made).scores(scorer)
-        return lambda made, scorer: scores_of_folds(made, self.folds, scorer)
+        return lambda made, scorer: [
+            fold.scored(scorer, one.x) for fold, one in zip(self.folds, made.solutions, strict=True)
+        ]
 
     def weights(self, problem: Any, best: Evaluation) -> FoldWeights:
         """What the search keeps of the best models."""

@@ -120,7 +120,9 @@ class RecordedProblem:
     ) -> Evaluation:
         began = time.monotonic()
         made = self._made(policy, theta, within, warm, max_steps)
-        if self._tries and self.ridge == 0.0 and unproven(made) and self._is_flat(made):
+        open_ = self._tries > 0 and self.ridge == 0.0 and unproven(made)
+        ended = open_ and any(solution.outcome is Outcome.PRECISION for solution in made.solutions)
+        if ended and 0.0 in self.curvatures(made.point):  # without strong convexity
             made = self._with_ridge(policy, made, within, max_steps)
         self.notes.append((self.purpose, within, made))
         self.seconds.append(time.monotonic() - began if self._fresh else math.nan)
@@ -146,11 +148,6 @@ class RecordedProblem:
     def _starts(self) -> list[Evaluation]:
         """The evaluations that others may start from, the latest first."""
         return [made for made in self.evaluations[::-1] if not _among(self._gone, made)]
-
-    def _is_flat(self, made: Evaluation) -> bool:
-        """Whether a model without strong convexity has come to its end here."""
-        ended = [solution.outcome is Outcome.PRECISION for solution in made.solutions]
-        return any(ended) and any(mu == 0.0 for mu in self.curvatures(made.point))
 
     def curvatures(self, theta: Array) -> list[float]:
         """The strong convexity of every model, as far as it is known beforehand."""

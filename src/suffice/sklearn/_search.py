@@ -231,17 +231,16 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
     ) -> SufficeSearchCV:
         known = prepared(self, X, y, fit_params, None if kept is None else kept.rows.splits)
         self.n_splits_, scores = known.count, known.scores
-        self._training = Training.of(known.data, known.splits, fit_params)
+        grouped = fit_params.get("groups") is not None
+        self._training = Training(replace(known.data, one=None), known.splits, grouped)
         self.optimised_scoring_, self.asked_scoring_, self.surrogate_ = scores.optimised, scores.asked, scores.surrogate
         self.scorers_, self.scorer_ = scores.scorers, scores.scorers[scores.asked]
         self.multimetric_ = isinstance(self.scoring, list | tuple | set | frozenset | Mapping)
         with ExitStack() as stack:
             problem = stack.enter_context(known.problem(effective_n_jobs(self.n_jobs)))
-            journal = (
-                None
-                if self.journal is None or kept is not None
-                else stack.enter_context(journal_of(self, problem, known))
-            )
+            journal = None
+            if self.journal is not None and kept is None:
+                journal = stack.enter_context(journal_of(self, problem, known))
             count = 0 if journal is None else journal.evaluations
             held = f", {count} evaluations in the journal" if count else ""
             self._say(1, f"{', '.join(known.space.names)} by {known.count} folds" + held)

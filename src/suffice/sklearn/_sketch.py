@@ -52,10 +52,8 @@ MOST = 2000  # rows and columns of G
 SMALL = 100_000  # numbers of X: then any psi is sketched;
 MANY, LONG = 50_000, 20  # numbers, and rows for a column: then by quadratics near known weights,
 FIRST = 3  # Newton steps away from 0
-STEP, SLOPES = (
-    0.25,
-    (-1.0, 0.5, 2.0, 3.5, 5.0),
-)  # decades along lines; how much smaller l2 / L is there than l1 / l1_max
+STEP = 0.25  # decades along lines
+SLOPES = (-1.0, 0.5, 2.0, 3.5, 5.0)  # how much smaller l2 / L is there than l1 / l1_max
 AT_ONCE = 6  # places along a line
 TURNED, TURNED_SE = 1.25, 1.5  # F has turned upwards; see above
 ALIKE = 3e-5  # of every fold's loss: it has settled where it is the same at the end of the line
@@ -361,8 +359,7 @@ class QuadraticFold:
         return there if float(np.abs(off).max()) <= EXACT * l1 else None
 
     def _pull(self, v: Array, l2: float) -> Array:
-        pull: Array = self.c - (self.G @ v if self.rows is None else self.rows.T @ (self.rows @ v)) - l2 * v
-        return pull
+        return np.asarray(self.c - (self.G @ v if self.rows is None else self.rows.T @ (self.rows @ v)) - l2 * v)
 
     def _on(self, W: Indices, l2: float) -> Quadratic:
         if self.rows is not None:

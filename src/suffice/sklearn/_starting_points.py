@@ -115,8 +115,7 @@ class Lattice:
 
     def theta(self, place: Place) -> Array:
         lower, upper = self.problem.space.bounds
-        theta: Array = np.clip(np.array(place)[self.kind], lower, upper)
-        return theta
+        return np.asarray(np.clip(np.array(place)[self.kind], lower, upper))
 
     def look(self, place: Place) -> float:
         """F there, roughly; an upper bound where that takes too many steps."""

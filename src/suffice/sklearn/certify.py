@@ -232,19 +232,13 @@ class _Judgement:
         interval = SCORES[scoring].interval((low * low * (1.0 - 4.0 * EPS), high * high * (1.0 + 4.0 * EPS)))
         if isinstance(fold.learner, Hazards):
             return -(held_out.at(self.x).residual ** 2), interval
-        a, m = fold.design.weights, self._margins()
+        w = self.x.reshape(len(fit.coef), -1).T if fit.psi is None else self.x
+        a, m = fold.design.weights, fold.design.margins(w) + (0.0 if fit.kind == "column" else fit.intercept)
         if isinstance(fold.learner, Softmax):
             return float(a @ log_softmax(m, axis=1)[np.arange(len(m)), fold.y.astype(int)]), interval
         phi = SCORES[scoring].phi
         assert phi is not None
         return -float(a @ phi.residuals(m, fold.y) ** 2), interval
-
-    def _margins(self) -> Array:
-        """Of the model at hand."""
-        design, b = self.fold.design, 0.0 if self.fit.kind == "column" else self.fit.intercept
-        w = self.x.reshape(len(self.fit.coef), -1).T if self.fit.psi is None else self.x
-        margins: Array = design.margins(w) + b
-        return margins
 
     def _errors(self) -> tuple[float, float]:
         """Bounds on the errors of the intercept and of margins. A constant added to all of a row's margins of several

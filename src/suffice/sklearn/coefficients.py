@@ -44,6 +44,7 @@ def columns_of(search: Any) -> Data:
     if outputs > 1 and not any(of):
         of = np.array([str(k) for k in range(outputs)], dtype=object)
     blur = np.where(units == 1.0, 0.0, 2.0 * EPS * np.abs(coef / units))  # of the division
+    why_open = np.where(coef == 0.0, "its gradient is too near to l1", "it is too near to zero")
     found = {
         "name": np.tile(names[kept], outputs),
         "output": np.repeat(of, len(kept)) if outputs > 1 else None,
@@ -52,7 +53,7 @@ def columns_of(search: Any) -> Data:
         "proven": proofs.proven,
         "radius": proofs.radius / units * (1.0 + 4.0 * EPS) + blur,
         "se": proofs.se / units,
-        "why": _why(coef, proofs.proven),
+        "why": np.where(proofs.proven == OPEN, why_open, ""),
     }
     return {name: one if np.ndim(one) != 2 else one[:, kept].ravel() for name, one in found.items()}
 
@@ -72,12 +73,6 @@ def frame(search: Any) -> Any:
         made[name] = np.nan if left is None else left[name][kept]
     made.attrs |= {"se": ABOUT_SE, "models": 0 if left is None else left["models"]}
     return made
-
-
-def _why(coef: Array, proven: Any) -> Any:
-    """Why a coefficient is open; nothing where it is not."""
-    near = np.where(coef == 0.0, "its gradient is too near to l1", "it is too near to zero")
-    return np.where(proven == OPEN, near, "")
 
 
 def proven_of(search: Any) -> Any:

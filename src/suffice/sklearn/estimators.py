@@ -311,8 +311,7 @@ def numbered(y: Any, classes: Any, two: str = "") -> Array:
         raise ValueError(f"{two} two classes, y holds {len(classes)}. Only binary classification is supported.")
     if len(classes) == 2:
         return np.where(np.asarray(y) == classes[1], 1.0, -1.0)
-    numbers: Array = np.searchsorted(classes, y).astype(np.float64)
-    return numbers
+    return np.asarray(np.searchsorted(classes, y).astype(np.float64))
 
 
 def class_weighted(estimator: Any, y: Any, sample_weight: Array, by_rows: bool) -> Array:
@@ -322,8 +321,7 @@ def class_weighted(estimator: Any, y: Any, sample_weight: Array, by_rows: bool) 
         return sample_weight
     present = np.unique(y)
     of_class = compute_class_weight(given, classes=present, y=y, sample_weight=None if by_rows else sample_weight)
-    weights: Array = sample_weight * of_class[np.searchsorted(present, y)]
-    return weights
+    return np.asarray(sample_weight * of_class[np.searchsorted(present, y)])
 
 
 def make_known(*rows: Any) -> None:

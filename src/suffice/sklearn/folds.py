@@ -185,8 +185,7 @@ class LinearFold:
     def of_weights(self, penalty: Any) -> Array:
         """A penalty, one for all columns or one each, as every weight has it."""
         penalty = self.places.of_features(penalty) if isinstance(penalty, np.ndarray) else penalty
-        each: Array = np.resize(penalty, self.size) * self.structure.factors
-        return each
+        return np.asarray(np.resize(penalty, self.size) * self.structure.factors)
 
     def held_out(self, X: Any, y: Array, sample_weight: Array, scoring: str, folds: int) -> Any:
         """This fold's part of minus the mean score (r2: of 1 - r2) over `folds` folds."""

@@ -290,8 +290,8 @@ class ElasticNetGLM(BaseEstimator):  # type: ignore[misc]
         X = validate_data(self, X, accept_sparse=("csr", "csc"), dtype=np.float64, reset=False)
         features, offset = self._columns.split(X)
         coef = self.coef_[self._columns.features]
-        margins: Array = np.asarray(features @ coef).ravel() + self.intercept_
-        return margins if offset is None else margins + offset
+        margins = np.asarray(features @ coef).ravel() + self.intercept_
+        return np.asarray(margins if offset is None else margins + offset)
 
     def predict(self, X: Any) -> Any:
         """Means of y; labels for "binomial", logarithms of relative hazards for "cox"."""
@@ -333,9 +333,8 @@ class ElasticNetGLM(BaseEstimator):  # type: ignore[misc]
 
     def _at_risk(self, X: Any) -> tuple[Array | None, Array | None]:
         """The columns `strata` and `entry` of X, for "cox"; None where there is none."""
-        return self._columns.survival(
-            validate_data(self, X, accept_sparse=("csr", "csc"), dtype=np.float64, reset=False)
-        )
+        X = validate_data(self, X, accept_sparse=("csr", "csc"), dtype=np.float64, reset=False)
+        return self._columns.survival(X)
 
     def deviance(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """The mean unit deviance of y; minus the mean partial log-likelihood for "cox"."""

@@ -74,7 +74,11 @@ class Influence:
     @classmethod
     def of(cls, search: Any) -> Influence:
         check_is_fitted(search, "best_estimator_")
-        data, found = _prepared(search)
+        whole = search._training.given().whole()  # rows as the model sees them
+        data = SearchData(whole.estimator, whole.rows, whole.labels, search._training.data.weight)
+        found = taken_one_by_one(data, search.best_penalties_)
+        if found is None:
+            raise TypeError(f"influence is of models of one output with an l1 and an l2, got {search.estimator}")
         low, high = _ranges(found)
         features = _features(found)
         unclear = (low <= 0.0) & (high >= 0.0) & (low < high)  # of columns that might enter or leave
@@ -108,18 +112,15 @@ class Influence:
         return np.where(low > 0.0, PLUS, np.where(high < 0.0, MINUS, np.where(zero, ZERO, OPEN)))
 
     @property
-    def _differ(self) -> Any:
-        own = proven_of(self.search)
-        return (self._claims != own) & (self._claims != OPEN) & (own != OPEN)
-
-    @property
     def kept(self) -> tuple[str, ...]:
         own = proven_of(self.search)
         return tuple(self.names[j] for j in np.flatnonzero((self._claims == own).all(axis=0) & (own != OPEN)))
 
     @property
     def changed(self) -> list[tuple[int, str]]:
-        return [(int(i), self.names[j]) for i, j in np.argwhere(self._differ)]
+        own = proven_of(self.search)
+        differ = (self._claims != own) & (self._claims != OPEN) & (own != OPEN)
+        return [(int(i), self.names[j]) for i, j in np.argwhere(differ)]
 
     @property
     def open(self) -> tuple[str, ...]:
@@ -223,16 +224,6 @@ def influence(search: Any) -> Influence:
     proven, at its best penalties; `Influence` has more. The search has to have its data in memory; its model is one of
     a single output, two classes for one: squares, logistic, Poisson, Gamma, Tweedie or negative-binomial losses."""
     return Influence.of(search)
-
-
-def _prepared(search: Any) -> tuple[SearchData, Downdates]:
-    """The data as the model sees them, and the models without each row; TypeError where there are none such."""
-    whole = search._training.given().whole()
-    data = SearchData(whole.estimator, whole.rows, whole.labels, search._training.data.weight)
-    found = taken_one_by_one(data, search.best_penalties_)
-    if found is None:
-        raise TypeError(f"influence is of models of one output with an l1 and an l2, got {search.estimator}")
-    return data, found
 
 
 def _refitted(data: SearchData, penalties: dict[str, float], rows: Any) -> tuple[Array, CoefficientProofs]:

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from numbers import Real
 from typing import Any, Literal
@@ -233,14 +233,8 @@ class Training:
     data: SearchData | None
     splits: Sequence[Any]
     grouped: bool  # whether rows were held out by groups
-
-    def __post_init__(self) -> None:
-        self.made: dict[tuple[str, str], Conformal] = {}
-        self.known: dict[str, Any] = {}  # what else has been made of the data, and stays in files
-
-    @classmethod
-    def of(cls, data: SearchData, splits: Sequence[Any], fit_params: dict[str, Any]) -> Training:
-        return cls(replace(data, one=None), splits, fit_params.get("groups") is not None)
+    made: dict[tuple[str, str], Conformal] = field(default_factory=dict)
+    known: dict[str, Any] = field(default_factory=dict)  # what else has been made of the data, and stays in files
 
     def __getstate__(self) -> dict[str, Any]:
         kept = {key: one for key, one in self.made.items() if one.models.downdates is None and one.folds}

@@ -11,7 +11,7 @@ other model, is fitted anew, from the weights of all rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -198,7 +198,26 @@ class LeftOutTask:
                 margin[rows], error[rows] = self.refitted(rows, warm, scoring)
             if not np.isfinite(error[rows]).all():
                 open_.append(self.labels[g])
-        return self._told(whole, margin, error, scoring, tuple(open_), refits, models)
+        fold: Any = whole.model
+        # From margins to predictions, which grow with them.
+        link = {"Squared": np.positive, "Logistic": expit}.get(type(fold.psi).__name__, np.exp)
+        low, high = link(margin - error), link(margin + error)
+        phi, _, _ = fold.learner.score(fold, scoring, whole.y, whole.weight / whole.weight.sum())
+        y, v = self.adapter.targets(whole.estimator, self.data.y, whole.classes), self.data.weight
+        known = np.isfinite(error)
+        m, h = np.where(known, margin, 0.0), np.where(known, error, 0.0)
+        least, most = phi.range(m, h + phi.blur(m, y), y)
+        at = phi.residuals(m, y) ** 2
+        of_group = self.sums(v)
+        counts = of_group > 0.0
+        score = score_of(scoring)
+        scores = [score.of_losses(self.sums(v * one)[counts] / of_group[counts]) for one in (most, at, least)]
+        low_score, mean, high_score = (float(np.mean(one)) for one in scores)
+        slack = 4.0 * (len(y) + 8) * EPS * (abs(score.offset) + max(abs(low_score), abs(high_score)))
+        ends = (low_score - slack, high_score + slack)
+        if open_:
+            ends, mean = (-math.inf, score.offset), math.nan
+        return LeftOutRows(margin, error, link(margin), low, high, mean, ends, scoring, tuple(open_), refits, models)
 
     def _downdated(self, whole: Split) -> tuple[WholeModel, Array, float, Groups] | None:
         """The model of all rows as `suffice.prove.left_out` takes it, with its weights, intercept and groups; None
@@ -230,16 +249,6 @@ class LeftOutTask:
         c = float(np.median(share))
         return Groups.of(self.groups, share / c, scales if len(scales) else None), c
 
-    def fitted(self, whole: Split) -> Solution:
-        """Weights of all rows."""
-        l1, l2 = self.penalties(self._weights(whole))
-        return solved(whole.model.at(l1=l1, l2=l2), whole.solver, ACCURACY)
-
-    def taken(self, these: Iterable[int]) -> LeftOutTask:
-        """The same for some of the groups."""
-        groups, labels = zip(*((self.groups[g], self.labels[g]) for g in these), strict=True)
-        return replace(self, groups=groups, labels=labels)
-
     def _weights(self, whole: Split) -> Array:
         return np.asarray(self.adapter.weights(whole.estimator, self.data.y, self.data.weight, whole.classes))
 
@@ -266,7 +275,7 @@ class LeftOutTask:
             return None
         if not scaler.with_std:
             return np.zeros((0, 0))
-        if not fits_array(self.data.X):
+        if whole.model.places.special or not fits_array(self.data.X):  # an offset in units of its own
             return None
         X = np.asarray(self.data.X, dtype=np.float64)
         mean = X.mean(axis=0)
@@ -278,8 +287,7 @@ class LeftOutTask:
             first, second = sums - Z[rows].sum(axis=0), squares - (Z[rows] ** 2).sum(axis=0)
             found[g] = np.maximum(second - first * first / left, 0.0) / left
         bare = found <= 1e-12 * squares / count  # constant without the group: scikit-learn takes 1 for its deviation
-        scales: Array = np.where(bare, 1.0, np.sqrt(found)) / scaler.scale_
-        return scales
+        return np.asarray(np.where(bare, 1.0, np.sqrt(found)) / scaler.scale_)
 
     def refitted(self, rows: Array, warm: Array | None, scoring: str) -> tuple[Array, Array]:
         """Margins of the rows by the model of all others, and how far they may be off."""
@@ -297,36 +305,6 @@ class LeftOutTask:
         if np.ndim(m) != 1:
             raise TypeError("leave_one_out takes models of one output: two classes, or one target")
         return shifted(split, m, h)
-
-    def _told(
-        self,
-        whole: Split,
-        margin: Array,
-        error: Array,
-        scoring: str,
-        open_: tuple[Any, ...],
-        refits: int,
-        models: LeftOut | None,
-    ) -> LeftOutRows:
-        fold: Any = whole.model
-        link = _link(fold)
-        low, high = link(margin - error), link(margin + error)
-        phi, _, _ = fold.learner.score(fold, scoring, whole.y, whole.weight / whole.weight.sum())
-        y, v = self.adapter.targets(whole.estimator, self.data.y, whole.classes), self.data.weight
-        known = np.isfinite(error)
-        m, h = np.where(known, margin, 0.0), np.where(known, error, 0.0)
-        least, most = phi.range(m, h + phi.blur(m, y), y)
-        at = phi.residuals(m, y) ** 2
-        of_group = self.sums(v)
-        counts = of_group > 0.0
-        score = score_of(scoring)
-        scores = [score.of_losses(self.sums(v * one)[counts] / of_group[counts]) for one in (most, at, least)]
-        low_score, mean, high_score = (float(np.mean(one)) for one in scores)
-        slack = 4.0 * (len(y) + 8) * EPS * (abs(score.offset) + max(abs(low_score), abs(high_score)))
-        ends = (low_score - slack, high_score + slack)
-        if open_:
-            ends, mean = (-math.inf, score.offset), math.nan
-        return LeftOutRows(margin, error, link(margin), low, high, mean, ends, scoring, open_, refits, models)
 
 
 def whole_model(whole: Split, x: Array, l1: Any, l2: Any) -> tuple[WholeModel, Array, float]:
@@ -346,11 +324,3 @@ def shifted(split: Split, m: Array, error: Array, rows: Any = EVERYTHING) -> tup
     if offset is not None:
         shift = shift + offset[rows]
     return m + shift, error + 4.0 * EPS * (np.abs(m) + np.abs(shift))
-
-
-def _link(fold: Any) -> Callable[[Array], Array]:
-    """From margins to predictions, which grow with them."""
-    name = type(fold.psi).__name__
-    if name == "Squared":
-        return lambda m: m
-    return expit if name == "Logistic" else np.exp

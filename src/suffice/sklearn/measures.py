@@ -93,12 +93,10 @@ class Predicted:
         """What each of the models is measured by, on the rows that it has predicted."""
         if self.fold is None:
             return [self.measured()]
-        return [self._rows(self.fold == k).measured() for k in np.unique(self.fold)]
-
-    def _rows(self, rows: Any) -> Predicted:
         names = ("y", "predicted", "weight", "decided", "fold", "strata", "entry")
-        known = {name: getattr(self, name) for name in names}
-        return replace(self, **{name: value[rows] for name, value in known.items() if value is not None})
+        known = {name: value for name in names if (value := getattr(self, name)) is not None}
+        parts = [{name: value[self.fold == k] for name, value in known.items()} for k in np.unique(self.fold)]
+        return [replace(self, **part).measured() for part in parts]
 
     def in_units(self, inverse: Any) -> Predicted:
         """Truth and predictions of a regression after this function of them, if it is not None."""

@@ -27,12 +27,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from sklearn.base import OneToOneFeatureMixin
 from sklearn.pipeline import Pipeline
 
 from suffice.arrays import Array
 from suffice.evaluation import Evaluation
+from suffice.penalties.prox import Indices
 from suffice.sklearn.adapters import Adapter, Fold, by_liblinear
 from suffice.sklearn.folds import FLOOR, LinearFold
 from suffice.sklearn.target import inside, transforms_target
@@ -126,8 +126,6 @@ def group_penalties(params: Mapping[str, float], ratio: float, groups: tuple[str
 # Groups of features
 
 OTHERS = "others"
-
-Indices = npt.NDArray[np.intp]
 
 
 def keeps_columns(before: Any) -> bool:

@@ -42,12 +42,8 @@ def keep_baseline(estimator: Any, fold: Any, w: Array) -> None:
     """Leave H_0 and m_0 of a fold's training rows on an estimator that has the weights w."""
     model, image = fold.hazards, fold.hazards.image(w)
     level = float(np.average(image, weights=model.sets.weight))
-    strata, times, hazards = model.cumulative_hazards(image, level)
-    estimator.baseline_strata_, estimator.baseline_times_, estimator.baseline_cumulative_hazard_ = (
-        strata,
-        times,
-        hazards,
-    )
+    table = model.cumulative_hazards(image, level)
+    estimator.baseline_strata_, estimator.baseline_times_, estimator.baseline_cumulative_hazard_ = table
     estimator.baseline_predictor_ = level + float((fold.shift + fold.rest) @ w)
 
 
@@ -76,8 +72,7 @@ def survival_function(model: Any, X: Any, times: Any = None) -> Array:
     """S(t | x) of rows of X (rows x times) by a fitted `ElasticNetGLM("cox")`, also one at the end of a pipeline, and
     as the `best_estimator_` of a search. Without `times` at the times of its `baseline_times_`, in rising order."""
     final, X = asked(model, X)
-    S: Array = np.exp(-cumulative_hazards(final, X, times))
-    return S
+    return np.asarray(np.exp(-cumulative_hazards(final, X, times)))
 
 
 def asked(model: Any, X: Any) -> tuple[Any, Any]:
@@ -118,9 +113,7 @@ class KaplanMeier:
         y = signed_times(y)
         time, weight = np.abs(y), np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight, dtype=float)
         times = np.unique(y[(y > 0.0) & (weight > 0.0)])
-        n = watched(time, weight, times)
-        if entry is not None:
-            n = n - watched(np.asarray(entry, dtype=float), weight, times)
+        n = at_risk(time, entry, weight, times)
         d: Array = np.array([float(weight[y == t].sum()) for t in times])
         with np.errstate(divide="ignore"):
             spread = np.cumsum(d / (n * np.maximum(n - d, 0.0)))
@@ -169,8 +162,7 @@ def survived(models: Sequence[Any], found: Any) -> dict[str, Any]:
     groups, bins = [], []
     for name, rows in zip(RISKS, np.array_split(order, len(RISKS)), strict=True):
         told, curve, predicted = of(rows)
-        left = watched(np.abs(y[rows]), np.ones(len(rows)), marks)
-        left = left if entry is None else left - watched(entry[rows], np.ones(len(rows)), marks)
+        left = at_risk(np.abs(y[rows]), None if entry is None else entry[rows], np.ones(len(rows)), marks)
         told |= {"observed": curve.at(times), "predicted": predicted[1:], "at_risk": left.astype(int)}
         groups.append({"name": name, **told})
     for rows in np.array_split(order, int(np.clip(len(events) // EVENTS, 2, MOST_GROUPS))):
@@ -183,9 +175,9 @@ def survived(models: Sequence[Any], found: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def watched(until: Array, weight: Array, times: Array) -> Array:
-    """The weight of rows that are watched at least until then, for every one of `times`."""
+def at_risk(until: Array, entry: Any, weight: Array, times: Array) -> Array:
+    """The weight of rows that have entered, if they do, and are watched at least until then, for each of `times`."""
     order = np.argsort(until, kind="stable")
     total = np.append(np.cumsum(weight[order][::-1])[::-1], 0.0)
-    left: Array = total[np.searchsorted(until[order], times)]
-    return left
+    left = np.asarray(total[np.searchsorted(until[order], times)])
+    return left if entry is None else left - at_risk(np.asarray(entry, dtype=float), None, weight, times)

@@ -81,10 +81,6 @@ def tweedie_loss(estimator: Any) -> Any:
     return psi
 
 
-def quantile(estimator: Any) -> Quantile:
-    return Quantile(float(estimator.quantile))
-
-
 def smoothed(q: float, y: Array) -> Quantile:
     """psi of a quantile, for these targets."""
     rest = y - np.quantile(y, q)
@@ -308,7 +304,8 @@ make_known(
     ),
     QuantileRow(
         "sklearn.QuantileRegressor", "alpha fit_intercept quantile", "solver solver_options", share=1.0,
-        psi=quantile, scorings=("neg_mean_pinball_loss",), leaves=SMOOTHING, use="tuned",
+        psi=lambda estimator: Quantile(float(estimator.quantile)), scorings=("neg_mean_pinball_loss",),
+        leaves=SMOOTHING, use="tuned",
     ),
     LogisticRegressionRow(
         "sklearn.LogisticRegression", f"C dual l1_ratio {_LOGISTIC}", "", C, share=None,
