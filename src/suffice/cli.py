@@ -180,7 +180,7 @@ def update(
     with _one_line_errors("update"):
         from suffice.tabular import update as updating
 
-        found = updating.update(run, _text(data), gone=_text(remove), by=by, began=_began)
+        found = updating.update(run, data, gone=remove, by=by, began=_began)
     typer.echo(json.dumps(found.plain(), allow_nan=False) if as_json else "\n".join(updating.told(found)))
     if not found.outcome.result.success:
         raise _exit(f"suffice: stopped early, {found.outcome.result.message}", 1)
@@ -315,10 +315,6 @@ def bench(
             command.bench_table(what, target, grid, as_json)
 
 
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
-
-
 def _is_tune(folder: Path) -> bool:
     """Whether `suffice tune` made this folder."""
     known = read(folder / COMMAND)
@@ -371,9 +367,8 @@ def _tune(settings: Settings, out: Path, as_json: bool) -> None:
         progress = live.ProgressLine(settings, problem.optimised(settings.scoring))
         hidden = as_json or not console.is_terminal  # nothing moves in a pipe
         with nullcontext() if hidden else Live(progress, console=console, transient=True):
-            outcome = execute(
-                settings, problem, out, callback=progress.record, stage=progress.stage, began=began,
-            )  # fmt: skip
+            watched: Any = {"callback": progress.record, "stage": progress.stage}
+            outcome = execute(settings, problem, out, began=began, **watched)
     lines, result = live.conclude(outcome), outcome.result
     typer.echo(json.dumps(outcome.plain(), allow_nan=False) if as_json else "\n".join(lines))
     for failure in outcome.failures:

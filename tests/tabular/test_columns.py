@@ -222,9 +222,9 @@ def test_levels_that_were_joined_are_called_other(tmp_path):
 
 
 def test_levels_that_memory_does_not_allow_join_the_rare_ones_with_a_note(tmp_path, monkeypatch):
-    from suffice.tabular import problem as problems
+    from suffice.tabular import columns
 
-    monkeypatch.setattr(problems, "WIDTH", 25)
+    monkeypatch.setattr(columns, "WIDTH", 25)
     problem = pose(table(tmp_path, g=MANY, h=[i % 7 for i in range(300)], y=[i % 2 for i in range(300)]), "y",
                    categorical=["h"])  # fmt: skip
     assert len(levels_of(problem)) == 16 + 1 + 7

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -216,13 +215,9 @@ def _run(
 ) -> str:
     """What has ended it."""
     while not search.done:
-        for name, spent in (
-            ("max_evaluations", search.evaluations),
-            ("max_work", search.work),
-            ("max_seconds", time.monotonic() - search.began),
-        ):
-            if spent >= getattr(options, name):
-                return f"{name} was reached"
+        for name in ("evaluations", "work", "seconds"):
+            if getattr(search.progress, name) >= getattr(options, f"max_{name}"):
+                return f"max_{name} was reached"
         before, looked = list(search.heap), search.evaluations
         try:
             with termination(KeyboardInterrupt):

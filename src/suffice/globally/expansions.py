@@ -95,8 +95,7 @@ def score_remainder(score: Any, m: Array, s: Array, y: Array) -> Array:
         return np.zeros_like(m)
     if isinstance(score, BrierScore):
         q = np.minimum(expit(-y * m) * np.exp(np.minimum(s, 700.0)), 1.0)
-        cubic: Array = s**3 / 6.0 * np.minimum(BRIER_THIRD, 8.0 * q * q)
-        return ROUNDED * cubic
+        return np.asarray(ROUNDED * (s**3 / 6.0 * np.minimum(BRIER_THIRD, 8.0 * q * q)))
     bend = score_bend(score, m, y)
     left: Array = bend * _beyond_squares(s)
     if isinstance(score, LogScore):

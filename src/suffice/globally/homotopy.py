@@ -123,8 +123,9 @@ def segments(fold: CertifiableFold, low: float, high: float) -> Iterator[Segment
     S, sigma = np.zeros(0, dtype=np.intp), np.zeros(0)
     here, ties = high, 0  # of the parameter
     for _ in range(MOST * min(X.shape) + TIES):
+        both = np.column_stack([g[S], sigma])
         try:
-            p, q = _line(gram(X[:, S], scale=root)[0], g[S], sigma)
+            p, q = (cho_solve(cho_factor(gram(X[:, S], scale=root)[0]), both) if len(S) else both).T
         except (LinAlgError, ValueError):
             return
         fit = X.T @ (a[:, None] * (X[:, S] @ np.column_stack([p, q])))
@@ -145,21 +146,12 @@ def segments(fold: CertifiableFold, low: float, high: float) -> Iterator[Segment
             sigma = np.append(sigma, np.sign(g[j] - fit[j, 0] + here * unit * fit[j, 1]))
 
 
-def _line(H: Array, g: Array, sigma: Array) -> tuple[Array, Array]:
-    """p and q."""
-    if not len(sigma):
-        return sigma, sigma
-    found = cho_solve(cho_factor(H), np.column_stack([g, sigma]))
-    return found[:, 0], found[:, 1]
-
-
 def _next(S: Indices, sigma: Array, p: Array, q: Array, alpha: Array, beta: Array) -> tuple[float, int]:
     """The largest parameter at which a weight becomes zero or a column enters, and which."""
     ends = np.full(len(alpha), -np.inf)
     for sign in (1.0, -1.0):
         slope = 1.0 - sign * beta
-        enters = np.divide(sign * alpha, slope, out=np.full_like(ends, -np.inf), where=slope > 0.0)
-        ends = np.maximum(ends, enters)
+        ends = np.maximum(ends, np.divide(sign * alpha, slope, out=np.full_like(ends, -np.inf), where=slope > 0.0))
     ends[S] = np.divide(p, q, out=np.full(len(S), -np.inf), where=sigma * q < 0.0)
     j = int(np.argmax(ends))
     return float(ends[j]), j

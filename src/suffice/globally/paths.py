@@ -97,7 +97,7 @@ def path_of(fold: CertifiableFold, w: Array, box: PenaltyBox) -> Path:
     m = fold.B.shape[1]
     size = len(S) + fold.intercept
     A = np.zeros((size, m + len(pairs(m))))
-    constant = Path(S, sigma, w, A, m0, b, np.zeros(size))
+    constant = Path(S, sigma, w, A.copy(), m0, b, np.zeros(size))
     if size == 0 or not np.any(w) or len(S) > len(m0) + len(w) * bool(fold.B[1].any()):
         return constant
     X, H = fold.hessian(S, m0, fold.B[1] @ box.centre)
@@ -106,7 +106,6 @@ def path_of(fold: CertifiableFold, w: Array, box: PenaltyBox) -> Path:
         factor = cho_factor(H)
     except (LinAlgError, ValueError):
         return constant
-    A = A.copy()
     penalised = np.append(np.ones(len(S)), pad)
     for k in range(m):
         A[:, k] = -cho_solve(factor, np.append(fold.B[0, k] * sigma + fold.B[1, k] * w[S], pad))
@@ -184,9 +183,8 @@ def expansion_of(fold: CertifiableFold, path: Path) -> Expansion:
     K = design.adjoint(a[:, None] * R)
     root = np.sqrt(a)[:, None]
     lengths = np.sqrt(np.sum((root * weight) ** 2, axis=0)), np.sqrt(np.sum((root * error) ** 2, axis=0))
-    off = (np.outer(design.pull_gammas, lengths[0]) + lengths[1]) * design.column_norms[
-        :, None
-    ] * SAFE + design.underflow
+    norms = design.column_norms[:, None]
+    off = (np.outer(design.pull_gammas, lengths[0]) + lengths[1]) * norms * SAFE + design.underflow
     if fold.intercept:
         K = np.vstack([K, a @ R])
         off = np.vstack([off, (gamma(len(m0) + OF_FACTORS) * (a @ weight) + a @ error) * SAFE + design.underflow])

@@ -142,9 +142,8 @@ def _plane(shown: Trace, chosen: list[int]) -> Panel:
 
 def _parallel(shown: Trace, chosen: list[int]) -> Panel:
     """One line per evaluation on parallel axes of [0, 1], in shades by rank, the best one last."""
-    u = np.stack(
-        [np.log10(v) if shown.logarithmic[k] else v for k in chosen for v in [shown.places(shown.points, k)]], axis=1
-    )
+    drawn = [(shown.places(shown.points, k), shown.logarithmic[k]) for k in chosen]
+    u = np.stack([np.log10(values) if log else values for values, log in drawn], axis=1)
     low, span = u.min(axis=0), np.ptp(u, axis=0)
     u = np.where(span > 0.0, (u - low) / np.where(span > 0.0, span, 1.0), 0.5)
     order, places, texts = np.argsort(-shown.high, kind="stable"), np.arange(len(chosen)), _hover_texts(shown)

@@ -123,9 +123,8 @@ def draw(panel: Panel, width: int = WIDE, *, hover: bool = True) -> str:
     ticks = {value: cut(text, min(40, width // 20)) for value, text in (panel.y_ticks or y.ticks()).items()}
     left = 14.0 + 20 * bool(panel.y) + LETTER * max(map(len, ticks.values()), default=1)
     aside = 14.0 if scale is None else 48.0 + LETTER * max(map(len, scale.ticks.values()))
-    counts = all(
-        np.array_equal(u, np.round(u), equal_nan=True) for mark in panel.marks for u in _along(mark, "x") if np.ndim(u)
-    )
+    seen = [u for mark in panel.marks for u in _along(mark, "x") if np.ndim(u)]
+    counts = all(np.array_equal(u, np.round(u), equal_nan=True) for u in seen)
     x = Axis(*extent([panel], "x"), panel.log_x, left, width - aside, float(counts))
     inside = "".join(_mark(mark, x, y, hover) for mark in panel.marks)
     if panel.level is not None:

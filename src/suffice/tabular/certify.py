@@ -40,7 +40,7 @@ def certify_run(folder: Path, path: str, *, trust: bool = False) -> FitReport:
 def certify_file(file: Path, path: str, target: str, weights: str | None = None, *, trust: bool = False) -> FitReport:
     """The report of the model in a file on a table that holds its training data."""
     model, table = load_file(file, trust=trust), read(path)
-    special = [target, *([] if weights is None else [weights])]
+    special = [target] if weights is None else [target, weights]
     with blamed(file):
         known = getattr(model, "feature_names_in_", None)
         names = [name for name in table.names if name not in special] if known is None else list(map(str, known))

@@ -87,11 +87,8 @@ class Check:
         said = [f"Verdict  {self.file}: {self.verdict} ({plural(self.rows, 'row')}, {len(self.findings)} tests)"]
         said += [f"ALARM    {text}" for text in self.alarms]
         said += [f"ALARM    {one.name}, {one.what}: {one.told} (p = {one.p:.2g})" for one in self.findings if one.alarm]
-        said += [
-            f"         {one.name}, {one.what}: {one.told}"
-            for one in self.findings
-            if one.what == "score" and not one.alarm
-        ]
+        quiet = [one for one in self.findings if one.what == "score" and not one.alarm]
+        said += [f"         {one.name}, {one.what}: {one.told}" for one in quiet]
         return [*said, *(f"Note     {note}" for note in self.notes)]
 
     def html(self) -> str:
@@ -99,15 +96,10 @@ class Check:
         body = f"<h1>{escape(self.file)}: {self.verdict}</h1>"
         body += tiles([(f"{self.rows:,}", "rows"), (str(len(self.findings)), "tests"),
                        (str(len(self.alarms) + sum(one.alarm for one in self.findings)), "alarms")])  # fmt: skip
-        rows = [
-            (
-                escape(one.name),
-                escape(one.what),
-                f"<b>{escape(one.told)}</b>" if one.alarm else escape(one.told),
-                f"{one.p:.2g}",
-            )
-            for one in sorted(self.findings, key=lambda one: one.p)
-        ]
+        rows = []
+        for one in sorted(self.findings, key=lambda one: one.p):
+            words = f"<b>{escape(one.told)}</b>" if one.alarm else escape(one.told)
+            rows.append((escape(one.name), escape(one.what), words, f"{one.p:.2g}"))
         body += table(["column", "of", "in the run and in the file", "p"], rows, numeric=(3,))
         told = [*(f"<b>{escape(text)}</b>" for text in self.alarms), *map(escape, self.notes)]
         body += "".join(f"<p>{text}</p>" for text in told)
@@ -126,20 +118,17 @@ def check(folder: Path, path: str, *, trust: bool = False, save: Path | None = N
 
 
 def _checked(folder: Path, path: str, data: str, recipe: Recipe, trust: bool) -> Check:
-    before, name = read(data, like=recipe.reading), Path(path).name
+    before, file = read(data, like=recipe.reading), Path(path).name
     try:
         new = read(path, like=recipe.reading)
     except TableError as error:
         if "before" not in str(error):  # of a type in parquet
             raise
-        return Check(name, 0, NOT_AS_BEFORE, (), (str(error),), ())
+        return Check(file, 0, NOT_AS_BEFORE, (), (str(error),), ())
     alarms = [f"there is no column {quoted(one)}" for one in recipe.needs if one not in new.origins]
     notes, findings = list(new.notes), []
-    notes += [
-        f"columns that the run has not: {listed(more)}"
-        for more in [[n for n in new.origins if n not in before.origins]]
-        if more
-    ]
+    if more := [name for name in new.origins if name not in before.origins]:
+        notes.append(f"columns that the run has not: {listed(more)}")
     notes += [] if recipe.target in new.origins else [f"without {quoted(recipe.target)} the model is not measured"]
     for one in (*recipe.needs, recipe.target):
         for column in (column for column in new.columns if one in (column.name, column.origin)):
@@ -160,7 +149,7 @@ def _checked(folder: Path, path: str, data: str, recipe: Recipe, trust: bool) ->
     else:
         verdict = AS_BEFORE if len(new) >= LEAST else CANNOT_BE_TOLD
         notes += [] if len(new) >= LEAST else [f"{plural(len(new), 'row')}: {LEAST} at least tell anything"]
-    return Check(name, len(new), verdict, tuple(findings), tuple(alarms), tuple(notes))
+    return Check(file, len(new), verdict, tuple(findings), tuple(alarms), tuple(notes))
 
 
 def holm(findings: list[Finding]) -> list[Finding]:
@@ -174,7 +163,6 @@ def holm(findings: list[Finding]) -> list[Finding]:
 
 
 def _drift(old: Column, new: Column, categorical: bool) -> Iterator[Finding]:
-    """Tests of a column."""
     absent, count = (int(old.missing.sum()), int(new.missing.sum())), (len(old.values), len(new.values))
     if any(absent):
         counts = [[absent[0], count[0] - absent[0]], [absent[1], count[1] - absent[1]]]
@@ -184,8 +172,7 @@ def _drift(old: Column, new: Column, categorical: bool) -> Iterator[Finding]:
     if not len(a) or not len(b):
         return
     if categorical or old.kind == "text":
-        p, told = _levels(a.astype(str), b.astype(str))
-        yield Finding(new.name, "levels", p, told)
+        yield Finding(new.name, "levels", *_levels(a.astype(str), b.astype(str)))
     else:
         p = float(stats.ks_2samp(a, b, method="asymp").pvalue)
         told = " and ".join(
@@ -195,7 +182,6 @@ def _drift(old: Column, new: Column, categorical: bool) -> Iterator[Finding]:
 
 
 def _levels(a: Array, b: Array) -> tuple[float, str]:
-    """Of levels in both."""
     levels, numbers = np.unique(np.concatenate([a, b]), return_inverse=True)
     counts = np.array([np.bincount(part, minlength=len(levels)) for part in np.split(numbers, [len(a)])])
     shares = counts / counts.sum(axis=1, keepdims=True)
@@ -214,9 +200,8 @@ def _strange(old: Column, new: Column, categorical: bool) -> list[str]:
         return []
     if categorical or old.kind == "text":
         more = sorted(set(b.astype(str)) - set(a.astype(str)))
-        return (
-            [f"column {quoted(new.name)}: {plural(len(more), 'level')} never seen, {listed(more, 3)}"] if more else []
-        )
+        told = f"{plural(len(more), 'level')} never seen, {listed(more, 3)}"
+        return [f"column {quoted(new.name)}: {told}"] if more else []
     outside = int(((b < a.min()) | (b > a.max())).sum())
     where = f"outside of {a.min():.4g} to {a.max():.4g}"
     return [f"column {quoted(new.name)}: {plural(outside, 'number')} {where}"] if outside else []
@@ -267,10 +252,8 @@ def _losses(model: Any, X: Any, y: Array, line: dict[str, Any]) -> tuple[Array |
     if hasattr(model, "classes_") or getattr(model[-1], "family", None) == "cox":
         return None, loss, error
     p = np.asarray(model.predict(X), dtype=np.float64)
-    if name == "neg_root_mean_squared_error":
-        return (y - p) ** 2, loss**2, 2.0 * loss * error
-    if name == "neg_mean_squared_error":
-        return (y - p) ** 2, loss, error
+    if name in ("neg_mean_squared_error", "neg_root_mean_squared_error"):
+        return (y - p) ** 2, *((loss**2, 2.0 * loss * error) if "root" in name else (loss, error))
     if name == "neg_mean_poisson_deviance":
         return 2.0 * (special.xlogy(y, np.where(y > 0.0, y, 1.0) / p) - y + p), loss, error
     if name == "neg_mean_gamma_deviance":

@@ -166,15 +166,12 @@ class Summary:
     @property
     def caution(self) -> str:
         """A warning of numbers that are used as numbers, and may be numbers of rows."""
-        name = quoted(self.name)
         dense = self.high - self.low < DENSE * self.known
         if not self._all_different or not (dense or self.rising or self.falling):
             return ""
         how = "in the order of the rows" if self.rising or self.falling else "nearly without gaps"
-        return (
-            f"{WARNING}column {name} holds {self.known:,} different whole numbers {how}: "
-            f"if they only number the rows, leave them out with --drop {name}"
-        )
+        holds = f"column {quoted(self.name)} holds {self.known:,} different whole numbers {how}"
+        return f"{WARNING}{holds}: if they only number the rows, leave them out with --drop {quoted(self.name)}"
 
 
 def features(
@@ -242,10 +239,8 @@ def telling(X: Any, y: Array, task: str, categorical: set[str]) -> Iterator[str]
         else:
             how = _told_number(values[known].astype(float), y[known], averaged=name in categorical)
         if how:
-            yield (
-                f"{WARNING}column {quoted(name)} {how}: if it is not known before the target is, "
-                f"leave it out with --drop {quoted(name)}"
-            )
+            leave = f"if it is not known before the target is, leave it out with --drop {quoted(name)}"
+            yield f"{WARNING}column {quoted(name)} {how}: {leave}"
 
 
 def _told_class(values: Array, code: Array, known: Array, *, ordered: bool) -> str:

@@ -29,8 +29,8 @@ def table_of(frame: Any, like: Reading | None = None) -> Table:
     digest = blake2b(digest_size=16)
     for column in columns:
         digest.update(repr((column.name, column.form)).encode())
-        exact = column.values.tobytes() if column.values.dtype != object else repr(column.values.tolist()).encode()
-        digest.update(exact)
+        values = column.values
+        digest.update(values.tobytes() if values.dtype != object else repr(values.tolist()).encode())
     made = Table.of(columns, lines, (), ",")
     return Table(made.columns, lines, made.notes, made.reading, digest.hexdigest())
 
@@ -39,9 +39,8 @@ def table_for(recipe: Recipe, frame: Any) -> Table:
     """A DataFrame with all columns that a model needs; `TableError` if some are missing."""
     table = table_of(frame, recipe.reading)
     if missing := [name for name in recipe.needs if name not in table.origins]:
-        raise TableError(
-            f"the frame lacks columns that the model needs, {listed(missing)}: it has {listed(table.origins)}"
-        )
+        lacks = f"lacks columns that the model needs, {listed(missing)}"
+        raise TableError(f"the frame {lacks}: it has {listed(table.origins)}")
     return table
 
 

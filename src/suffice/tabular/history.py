@@ -42,13 +42,11 @@ def panels(lines: Lines) -> tuple[Panel, Panel]:
     """Scores with their standard errors, and the largest coefficients, over the models of a run."""
     at = list(range(len(lines)))
     ticks = {float(k): cut(line["file"].removesuffix(".gz").removesuffix(".csv"), 16) for k, line in enumerate(lines)}
-    if len(ticks) > 12:
-        ticks = {k: text for k, text in ticks.items() if int(k) % math.ceil(len(ticks) / 12) == 0}
+    ticks = dict(list(ticks.items())[:: math.ceil(len(ticks) / 12)])
     scores, errors = [line["score"] for line in lines], [line["standard_error"] or 0.0 for line in lines]
     bars = [a - b for a, b in zip(scores, errors, strict=True)], [a + b for a, b in zip(scores, errors, strict=True)]
     hover = [f"{line['date']}: {line['file']}\n{line['rows']:,} rows, {line['score']:.5g}" for line in lines]
     score = Line("score ± standard error over folds", BLUE, at, scores, hover, symbol="o", bars=bars)
-    what = lines[-1]["scoring"]
     marks = []
     for k, name in enumerate(lines[-1]["coefficients"]):
         values = [line["coefficients"].get(name, (0.0, math.nan))[1] for line in lines]
@@ -56,12 +54,9 @@ def panels(lines: Lines) -> tuple[Panel, Panel]:
         colour = LINES[k] if k < SHOWN else PALE
         marks.append(Line(cut(name), colour, at, values, texts, symbol="o", listed=k < SHOWN, size=3.0))
     marks = [*marks[SHOWN:][:40], *marks[:SHOWN]]  # the grey ones below
-    return (
-        Panel("", "", what, [score], ticks=ticks, legend="inside", height=340),
-        Panel(
-            "", "", "coefficient, per standard deviation", marks, level=0.0, ticks=ticks, legend="outside", height=480
-        ),
-    )
+    above = Panel("", "", lines[-1]["scoring"], [score], ticks=ticks, height=340)
+    what = "coefficient, per standard deviation"
+    return above, Panel("", "", what, marks, level=0.0, ticks=ticks, legend="outside", height=480)
 
 
 def draw(folder: Path, picture: Path) -> None:
@@ -79,5 +74,4 @@ def draw(folder: Path, picture: Path) -> None:
     upper, lower = made.subplots(2, 1, height_ratios=[2, 3])
     draw_panel(score, upper)
     draw_panel(coefficients, lower)
-    made.savefig(picture, dpi=110)
-    return None
+    return made.savefig(picture, dpi=110)

@@ -46,9 +46,8 @@ def frame_for(model: Any, table: Table) -> Any:
 def _new_levels(model: Any, X: Any, categorical: tuple[str, ...]) -> Iterator[str]:
     """Notes on levels that a fitted model has never seen."""
     parts = fitted_inside(model)[:-1][0].named_transformers_
-    encoders = [
-        parts[kind][0] if kind == "binary" else parts[kind] for kind in ("binary", "categorical") if kind in parts
-    ]
+    encoders = [parts["binary"][0]] if "binary" in parts else []
+    encoders += [parts["categorical"]] if "categorical" in parts else []
     columns = [(encoder, k) for encoder in encoders for k in range(len(encoder.categories_))]
     for name, (encoder, k) in zip(categorical, columns, strict=True):
         known, dropped = encoder.categories_[k], None if encoder.drop_idx_ is None else encoder.drop_idx_[k]
@@ -154,9 +153,8 @@ def predict(
     model = load_file(file, trust=trust)
     table = read_for(recipe, path)
     if missing := [name for name in carried if name not in table.origins]:
-        raise TableError(
-            f"{quoted(path)} has no column {listed(missing)} to carry along: it has {listed(table.origins)}"
-        )
+        none = f"{quoted(path)} has no column {listed(missing)} to carry along"
+        raise TableError(f"{none}: it has {listed(table.origins)}")
     along = entries_of(path, carried, recipe.reading) if carried else []
     with blamed(file):
         names, columns, notes = predicted(model, recipe, table, times)

@@ -39,6 +39,7 @@ from suffice.rows.sums import Block, Job
 Array = npt.NDArray[np.float64]
 
 DIGIT = 8  # bits: 8 passes
+SIGN = np.uint64(1 << 63)
 
 
 def preparation_of(
@@ -219,11 +220,8 @@ def _medians(raw: Blocked, there: Array, fold: Any) -> Array:
 def _ordered(x: Array) -> npt.NDArray[np.uint64]:
     """Whole numbers in the order of these floats; -0 is 0."""
     bits = (x + 0.0).view(np.uint64)
-    sign = np.uint64(1 << 63)
-    ordered: npt.NDArray[np.uint64] = np.where(bits & sign, ~bits, bits | sign)
-    return ordered
+    return np.where(bits & SIGN, ~bits, bits | SIGN)
 
 
 def _from_ordered(keys: npt.NDArray[np.uint64]) -> Array:
-    sign = np.uint64(1 << 63)
-    return np.where(keys & sign, keys & ~sign, ~keys).view(np.float64)
+    return np.where(keys & SIGN, keys & ~SIGN, ~keys).view(np.float64)

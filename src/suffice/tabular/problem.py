@@ -22,17 +22,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from suffice.sklearn.adapters import find_adapter
-from suffice.tabular.columns import (
-    ROWS,
-    WIDTH,
-    Summary,
-    as_categories,
-    columns_for,
-    decisive,
-    features,
-    most_levels,
-    telling,
-)
+from suffice.tabular import columns as rules
 from suffice.tabular.entries import Array, TableError, listed, quoted
 from suffice.tabular.parts import AnyTable
 from suffice.tabular.preparation import preparation_of
@@ -110,20 +100,20 @@ def pose(table: AnyTable, settings: Settings, like: tuple[Sequence[str], Sequenc
     if target.counts:
         some = _looked_at(rows, numeric, levels)
         look = table.frame([*numeric, *levels], some), target.y_of(some).astype(np.float64)
-        before = preparation_of(numeric, levels, WIDTH, dense=True)
+        before = preparation_of(numeric, levels, rules.WIDTH, dense=True)
         target = as_counts(target, settings.target, look, before, notes)
         model = target.model
     if settings.non_negative and model not in SIGNED:
         raise TableError(f"--non-negative goes with --model {', '.join(SIGNED)}, got {model}")
-    most = most_levels(levels, settings.max_levels, WIDTH if table.joins_levels else math.inf, notes)
-    dense = len(target.y) * (2 * len(numeric) + columns_for(levels, most)) <= DENSE
+    most = rules.most_levels(levels, settings.max_levels, rules.WIDTH if table.joins_levels else math.inf, notes)
+    dense = len(target.y) * (2 * len(numeric) + rules.columns_for(levels, most)) <= DENSE
     before = preparation_of(numeric, levels, most, parts, dense=dense)
     X, before = table.rows_for(before, numeric, [summaries[name] for name in levels], rows)
     known = {role: k for k, role in enumerate(role for role in roles if role != "weights")}
     pipeline = Pipeline([("prepare", before), ("model", estimator_of(model, known, settings.non_negative))])
-    some = sample(rows, ROWS)
+    some = sample(rows, rules.ROWS)
     frame = table.frame([*parts, *numeric, *levels], some)
-    notes += telling(frame, target.y_of(some), target.task, set(levels))
+    notes += rules.telling(frame, target.y_of(some), target.task, set(levels))
     origins = {name: summaries[name].origin or name for name in (*numeric, *levels)}
     penalties, chosen = MODELS[model].penalties, _grouped(groups, origins)
     if chosen is not None:
@@ -138,28 +128,26 @@ def pose(table: AnyTable, settings: Settings, like: tuple[Sequence[str], Sequenc
 
 
 def _used(
-    table: AnyTable, target: Target, summaries: Mapping[str, Summary], settings: Settings, notes: list[str]
+    table: AnyTable, target: Target, summaries: Mapping[str, rules.Summary], settings: Settings, notes: list[str]
 ) -> tuple[list[str], dict[str, int]]:
     """Numeric columns, and categorical ones with the number of their levels, after looks at held-out rows."""
-    numeric, levels, doubtful, coded = features(summaries, settings, notes)
+    numeric, levels, doubtful, coded = rules.features(summaries, settings, notes)
     classes, looks = target.task == "classification", target.model != "cox"
     if doubtful and looks:
         wide = max(1 if one.kind == "numeric" else one.categories for one in doubtful)
         some = _looked_at(target.rows, numeric, levels, wide)
         look = table.frame([*numeric, *levels, *(one.name for one in doubtful)], some)
-        notes += decisive(look, target.y_of(some), classes, doubtful, numeric, levels)
+        notes += rules.decisive(look, target.y_of(some), classes, doubtful, numeric, levels)
     if not numeric and not levels:
         hint = f": --keep uses {listed([one.name for one in doubtful])}" if doubtful else ""
         raise TableError(f"there is no column to learn from besides the target{hint}")
     few = [one for one in coded if one.levels is not None and looks and table.joins_levels]
-    notes += (
-        f"column {quoted(one.name)} holds whole numbers: --categorical {quoted(one.name)} if they are codes"
-        for one in coded
-        if one not in few and one.named_as_code
-    )
+    for name in [quoted(one.name) for one in coded if one not in few and one.named_as_code]:
+        notes.append(f"column {name} holds whole numbers: --categorical {name} if they are codes")
     if few:
         some = _looked_at(target.rows, numeric, levels, sum(one.categories for one in few))
-        notes += as_categories(table.frame([*numeric, *levels], some), target.y_of(some), classes, few, numeric, levels)
+        look = table.frame([*numeric, *levels], some)
+        notes += rules.as_categories(look, target.y_of(some), classes, few, numeric, levels)
     return numeric, levels
 
 

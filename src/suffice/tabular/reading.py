@@ -63,10 +63,12 @@ def read(path: str | os.PathLike[str], limits: Limits | None = None, *, like: Re
     """The table in a CSV or parquet file, in the manner of another one if that is given (entries that do not fit are
     missing, with a note); anything else, and anything that goes wrong, is a `TableError`."""
     limits = Limits() if limits is None else limits
+    forms: Mapping[str, Form] = {} if like is None else like.forms
     with _opened(path) as (file, parquet):
         if parquet:
-            return _read_parquet(path, file, limits, {} if like is None else like.forms)
-        return _read_csv(file, limits, like)
+            return _read_parquet(path, file, limits, forms)
+        names, lines, columns, notes, delimiter = _texts(file, limits, forms)
+        return Table.of(columns_of(names, columns, lines, delimiter, forms), lines, notes, delimiter)
 
 
 def entries_of(path: str | os.PathLike[str], names: Sequence[str], like: Reading) -> list[list[str]]:
@@ -78,7 +80,7 @@ def entries_of(path: str | os.PathLike[str], names: Sequence[str], like: Reading
                 return [["" if one is None else str(one) for one in whole[name].to_pylist()] for name in names]
             except Exception as error:
                 raise refused(path, error) from error
-        there, _, columns, *_ = _texts(file, Limits(), like)
+        there, _, columns, *_ = _texts(file, Limits(), like.forms)
     return [[one.strip() for text in columns[there.index(name)] for one in text.split("\0")] for name in names]
 
 
@@ -103,12 +105,9 @@ def read_for(recipe: Recipe, path: str, *, with_target: bool = False) -> Table:
     """A table with all columns that a model needs; `TableError` if some are missing."""
     table = read(path, like=recipe.reading)
     wanted = (*recipe.needs, recipe.target) if with_target else recipe.needs
-    missing = [name for name in wanted if name not in table.origins]
-    if missing:
-        raise TableError(
-            f"{quoted(path)} lacks {len(missing)} of the {len(wanted)} columns that the model needs, "
-            f"{listed(missing)}: it has {listed(table.origins)}"
-        )
+    if missing := [name for name in wanted if name not in table.origins]:
+        lacks = f"{len(missing)} of the {len(wanted)} columns that the model needs, {listed(missing)}"
+        raise TableError(f"{quoted(path)} lacks {lacks}: it has {listed(table.origins)}")
     return table
 
 
@@ -154,22 +153,16 @@ def names_of(header: list[str], limits: Limits) -> tuple[list[str], list[str]]:
 # CSV
 
 
-def _read_csv(file: IO[bytes], limits: Limits, like: Reading | None) -> Table:
-    names, lines, columns, notes, delimiter = _texts(file, limits, like)
-    made = columns_of(names, columns, lines, delimiter, {} if like is None else like.forms)
-    return Table.of(made, lines, notes, delimiter)
-
-
 def _texts(
-    file: IO[bytes], limits: Limits, like: Reading | None
+    file: IO[bytes], limits: Limits, known: Iterable[str]
 ) -> tuple[list[str], Array, list[list[str]], list[str], str]:
-    """Names, lines of the rows, columns as blocks of text, notes and the delimiter."""
+    """Names, lines of the rows, columns as blocks of text, notes and the delimiter; some names may be known."""
     encoding, head = _encoding(file, limits)
     first = list(islice(io.StringIO(head[:SAMPLE], newline=""), 100))
     comments = next((line.lstrip() for line in first if line.strip()), "").startswith("#")
     rows = [line for line in first if not (comments and line.lstrip().startswith("#"))]
     whole = len(head) <= SAMPLE and len(first) < 100
-    delimiter = _delimiter(rows, whole, () if like is None else tuple(like.forms))
+    delimiter = _delimiter(rows, whole, known)
     file.seek(0)
     text = io.TextIOWrapper(file, encoding=encoding, errors="strict", newline="")
     try:
@@ -204,7 +197,7 @@ def _encoding(file: IO[bytes], limits: Limits) -> tuple[str, str]:
     raise TableError(f"the text is not {name}, nor any other encoding that is known here")
 
 
-def _delimiter(lines: list[str], whole: bool, known: tuple[str, ...]) -> str:
+def _delimiter(lines: list[str], whole: bool, known: Iterable[str]) -> str:
     """The delimiter with which the header has most of the known names, then most of the first rows are as wide as the
     header, and the widest of those."""
     best, found = (0, 0.0, 1), ","
@@ -278,7 +271,6 @@ class _Rows:
         return names, np.array(lines, dtype=np.int64), columns, notes
 
     def _checked(self, records: Iterator[list[str]], width: int, most: int, lines: array[int]) -> Iterator[list[str]]:
-        """Rows that are as wide as the header, within the limits."""
         for row in records:
             if len(row) != width:
                 raise TableError(f"line {self.line} has {len(row)} fields, the header has {width}")

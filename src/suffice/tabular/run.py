@@ -150,8 +150,8 @@ class TunedTable:
             "coefficients": coefficients.summary(search),
             "optimised_scoring": search.optimised_scoring_,
             "global_gap": getattr(search, "global_gap_", None),
-            "interval": _ends(search.score_interval_),
-            "optimised_interval": _ends(search.optimised_interval_),
+            "interval": [*map(states.finite, search.score_interval_)],
+            "optimised_interval": [*map(states.finite, search.optimised_interval_)],
             "evaluations": len(search.cv_results_["work"]),
             "work": float(np.sum(search.cv_results_["work"])),
             "seconds": round(self.seconds, 3),
@@ -197,10 +197,8 @@ class TunedTable:
     def how_to_load(self) -> list[str]:
         """How to predict with the model, as commands and code."""
         if self.temporary is not None:
-            return [
-                "tuned.predict(frame)    # the result of tune_table",
-                "tuned.save('folder')    # for suffice predict",
-            ]
+            ways = {"predict(frame)": "the result of tune_table", "save('folder')": "for suffice predict"}
+            return [f"tuned.{call}    # {what}" for call, what in ways.items()]
         y, times = self.problem.y, ""
         if self.problem.model == "cox":
             times = f" --times {np.median(y[y > 0.0]):g}"
@@ -223,11 +221,6 @@ class TunedTable:
 def more_likely(problem: TableProblem) -> str:
     """The class of two that positive coefficients are for."""
     return str((problem.labels or np.unique(problem.y).tolist())[1])
-
-
-def _ends(proven: tuple[float, float]) -> list[float | None]:
-    """Of an interval; None: unknown."""
-    return [float(end) if math.isfinite(end) else None for end in proven]
 
 
 def _units(problem: TableProblem) -> str:
@@ -428,16 +421,8 @@ def _report(outcome: TunedTable, settings: Settings, units: Any, until: float, s
     problem = outcome.problem
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        data = report.collect(
-            outcome.search,
-            problem.X,
-            problem.y,
-            about=outcome.about(settings),
-            sample_weight=problem.weight,
-            until=until,
-            stage=lambda what: stage(f"report: {what}"),
-            **units,
-        )
+        how = {"sample_weight": problem.weight, "until": until, "stage": lambda what: stage(f"report: {what}"), **units}
+        data = report.collect(outcome.search, problem.X, problem.y, about=outcome.about(settings), **how)
     places.write(into / REPORT, data)
     return outcome.folder / write_page(into, data).name
 

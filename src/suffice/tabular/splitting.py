@@ -16,14 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.model_selection import (
-    GroupKFold,
-    KFold,
-    RepeatedKFold,
-    RepeatedStratifiedKFold,
-    StratifiedGroupKFold,
-    StratifiedKFold,
-)
+from sklearn import model_selection as by
 
 from suffice.tabular.entries import Array, Column, TableError, plural, quoted
 from suffice.tabular.parts import AnyTable
@@ -41,19 +34,18 @@ def splits_of(table: AnyTable, target: Target, settings: Settings, notes: list[s
         groups = _groups(table, settings.group_column, target, folds)
         notes.append(f"rows of the same {quoted(settings.group_column)}, of {groups.max() + 1:,}, are held out "
                      "together; it has no coefficient")  # fmt: skip
-        splitter = StratifiedGroupKFold if stratified else GroupKFold
-        again = settings.repeats > 1  # folds of groups that are not drawn at random are more alike in size
-        how = [
-            {"shuffle": again, "random_state": (seed + k) % 2**32 if again else None} for k in range(settings.repeats)
-        ]
+        splitter = by.StratifiedGroupKFold if stratified else by.GroupKFold
+        how: list[dict[str, Any]] = [{}]  # folds of groups that are not drawn at random are more alike in size
+        if settings.repeats > 1:
+            how = [{"shuffle": True, "random_state": (seed + k) % 2**32} for k in range(settings.repeats)]
         made = [pair for one in how for pair in splitter(folds, **one).split(groups, target.y, groups)]
         return _learnable(made, target, settings.group_column)
     if settings.time_column is not None:
         return _learnable(_by_time(table, settings.time_column, target, folds), target, settings.time_column)
     if settings.repeats > 1:
-        repeated = RepeatedStratifiedKFold if stratified else RepeatedKFold
+        repeated = by.RepeatedStratifiedKFold if stratified else by.RepeatedKFold
         return repeated(n_splits=folds, n_repeats=settings.repeats, random_state=seed)
-    return (StratifiedKFold if stratified else KFold)(folds, shuffle=True, random_state=seed)
+    return (by.StratifiedKFold if stratified else by.KFold)(folds, shuffle=True, random_state=seed)
 
 
 def _entries(table: AnyTable, name: str, role: str, target: Target) -> tuple[Column, Array]:
@@ -70,14 +62,12 @@ def _entries(table: AnyTable, name: str, role: str, target: Target) -> tuple[Col
 
 
 def _groups(table: AnyTable, name: str, target: Target, folds: int) -> Array:
-    """The number of every row's group."""
     column, values = _entries(table, name, "group", target)
     groups: Array = np.unique(values.astype(str) if column.kind == "text" else values, return_inverse=True)[1]
     if (count := int(groups.max()) + 1) < folds:
         hint = f": --cv {count}" if count > 1 else ""
-        raise TableError(
-            f"the group column {quoted(name)} has {plural(count, 'group')}, too few for {folds} folds{hint}"
-        )
+        few = f"{plural(count, 'group')}, too few for {folds} folds{hint}"
+        raise TableError(f"the group column {quoted(name)} has {few}")
     return groups
 
 
@@ -104,9 +94,8 @@ def _learnable(splits: Splits, target: Target, name: str) -> Splits:
         where = f"by {quoted(name)}, fold {k} of {len(splits)}"
         if len(absent := np.setdiff1d(kinds, target.y[train])):
             label = absent[0] if target.labels is None else target.labels[int(absent[0])]
-            raise TableError(
-                f"{where} is trained on rows without the class {quoted(plain(label))}: fewer folds, --cv, or others"
-            )
+            where += f" is trained on rows without the class {quoted(plain(label))}"
+            raise TableError(f"{where}: fewer folds, --cv, or others")
         if target.model == "cox" and not ((target.y[train] > 0.0).any() and (target.y[test] > 0.0).any()):
             raise TableError(f"{where} has no event to be trained on, or held against: fewer folds, --cv, or others")
     return splits

@@ -92,10 +92,10 @@ def line_of(outcome: Any, came: Came) -> dict[str, Any]:
         "rows": len(outcome.problem.y),
         "penalties": {name: float(value) for name, value in search.best_penalties_.items()},
         "scoring": search.optimised_scoring_,
-        "score": _known(np.mean(scores)),
-        "standard_error": _known(np.std(scores, ddof=1) / math.sqrt(len(scores))) if len(scores) > 1 else None,
-        "interval": [end if np.isfinite(end) else None for end in map(float, search.optimised_interval_)],
-        "radius": float(search.coef_radius_) if np.isfinite(search.coef_radius_) else None,
+        "score": finite(np.mean(scores)),
+        "standard_error": finite(np.std(scores, ddof=1) / math.sqrt(len(scores))) if len(scores) > 1 else None,
+        "interval": [*map(finite, search.optimised_interval_)],
+        "radius": finite(search.coef_radius_),
         "message": came.message or outcome.result.message,
         "folds": search.n_splits_,
         # per unit, and per standard deviation
@@ -103,7 +103,8 @@ def line_of(outcome: Any, came: Came) -> dict[str, Any]:
     }
 
 
-def _known(number: Any) -> float | None:
+def finite(number: Any) -> float | None:
+    """As a float; None for what JSON has no word for."""
     return float(number) if math.isfinite(number) else None
 
 

@@ -48,8 +48,7 @@ class Target:
 
     def y_of(self, rows: Array) -> Array:
         """Of these rows, by their numbers in the table."""
-        y: Array = self.y[np.cumsum(self.rows)[rows] - 1]
-        return y
+        return np.asarray(self.y[np.cumsum(self.rows)[rows] - 1])
 
 
 def target_of(table: AnyTable, settings: Settings, notes: list[str]) -> Target:
@@ -83,7 +82,6 @@ def target_of(table: AnyTable, settings: Settings, notes: list[str]) -> Target:
 
 
 def _known_rows(target: Column, table: AnyTable, skip: bool, notes: list[str]) -> Array:
-    """The rows whose target is known."""
     name, missing = quoted(target.name), target.missing
     if target.kind == "other":
         raise TableError(f"the target {name} holds {target.what}, which is neither numbers nor text")
@@ -105,12 +103,10 @@ def _known_rows(target: Column, table: AnyTable, skip: bool, notes: list[str]) -
         )
     if count:
         notes.append(f"{count:,} rows without a target are left out")
-    known: Array = ~missing
-    return known
+    return np.logical_not(missing)
 
 
 def _task_of(target: Summary, wish: Settings, notes: list[str]) -> Task:
-    """Classification or regression."""
     name, model, count, levels = quoted(target.name), wish.model, target.different, target.levels
     if count == 1 and levels is not None:
         raise TableError(f"the target {name} has one value only, {quoted(plain(next(iter(levels))))}: nothing to learn")
@@ -167,8 +163,7 @@ def _numbers(target: Column, model: str, wish: Settings, lines: Array, rows: Arr
             raise TableError(f"the target {name} is {least:g} {where}: --log-target needs positive numbers")
         notes.append(f"the model is fitted to the logarithm of {name}: scores are those of the logarithm, predictions "
                      "come back in the target's own units")  # fmt: skip
-        logarithms: Array = np.log(values)
-        return logarithms
+        return np.asarray(np.log(values))
     if model in POSITIVE or least < 0.0 or _skewness(values) <= SKEWED:
         return values
     if least > 0.0 and _skewness(values) > 2.0 * abs(_skewness(np.log(values))):
@@ -197,8 +192,7 @@ def _times(table: AnyTable, settings: Settings, rows: Array) -> Array:
         raise TableError(f"the event {quoted(settings.event)} must be 1 where it has happened and 0 where it has not")
     if happened.sum() < 2 * settings.cv:
         raise TableError(f"there are {happened.sum():.0f} events, too few for {settings.cv} folds")
-    signed: Array = np.where(happened.astype(bool), time, -time)
-    return signed
+    return np.where(happened.astype(bool), time, -time)
 
 
 # Counts
@@ -256,8 +250,7 @@ def _without_rare(y: Array, rows: Array, wish: Settings, notes: list[str]) -> tu
     what = f"{plural(number, 'class', 'classes')} with fewer than {wish.min_class_size} rows ({shown})"
     if total + int(np.sum(y.astype(str)[~rare] == OTHER)) >= wish.min_class_size:
         notes.append(f"{what}: joined into the class {quoted(OTHER)}, {total:,} rows")
-        joined: Array = np.where(rare, OTHER, y.astype(str))
-        return joined, rows
+        return np.where(rare, OTHER, y.astype(str)), rows
     notes.append(f"{what}: {plural(total, 'row')} left out, since together they have too few, too")
     kept = rows.copy()
     kept[np.flatnonzero(rows)[rare]] = False

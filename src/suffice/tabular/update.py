@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,6 +41,7 @@ LOCK = "lock"
 STRANGE = 0.5
 LONG = 6
 Entries = dict[str, list[str]]
+Named = str | Path
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +56,10 @@ class UpdatedRun:
     def plain(self) -> dict[str, Any]:
         """For machines."""
         told = {name: value for name, value in vars(self.update).items() if name not in ("before", "after")}
-        told["gain"] = told["gain"] if math.isfinite(told["gain"]) else None
+        told["gain"] = states.finite(told["gain"])
         about = {"message": self.update.message, "before": dict(self.update.before), "after": dict(self.update.after)}
-        return {
-            **self.outcome.plain(),
-            "update": {**told, **about, "notes": list(self.notes), "erased": list(self.erased)},
-        }
+        told |= {**about, "notes": list(self.notes), "erased": list(self.erased)}
+        return {**self.outcome.plain(), "update": told}
 
 
 def told(found: UpdatedRun) -> list[str]:
@@ -82,9 +80,9 @@ def told(found: UpdatedRun) -> list[str]:
 
 def update(
     folder: Path,
-    path: str | None,
+    path: Named | None,
     *,
-    gone: str | None = None,
+    gone: Named | None = None,
     by: str | None = None,
     callback: Callable[[Any], object] | None = None,
     began: float | None = None,
@@ -110,13 +108,14 @@ def update(
 
 
 def _updated(
-    folder: Path, path: str | None, gone: str | None, by: str | None, callback: Any, began: float
+    folder: Path, path: Named | None, gone: Named | None, by: str | None, callback: Any, began: float
 ) -> UpdatedRun:
     settings, state = known_of(folder)
     history, recipe = states.lines_of(folder), read_recipe(folder)
-    digest = _checked_digest(path, history) if path is not None else ""
+    digest = "" if path is None else _checked_digest(path, history)
     known = _entries(settings.data, recipe.reading)
     stays, ids = _staying(known, gone, by, recipe.reading)
+    place = state.get("places", len(stays))
     left = {name: [column[i] for i in np.flatnonzero(stays)] for name, column in known.items()}
     new, notes = ({name: [] for name in known}, []) if path is None else _new_entries(path, known, recipe, settings)
     added, removed = len(next(iter(new.values()))), int((~stays).sum())
@@ -127,14 +126,11 @@ def _updated(
     asked = replace(settings, data=str(folder / states.ROWS), digest=digest_of(draft / states.ROWS))
     problem = pose(table, asked, (state["numeric"], state["categorical"]))
     _check_classes(problem, state)
-    folds = _folds(settings, asked, recipe, state)
+    folds = _folds(settings, recipe, state)
     if folds is not None:
-        groups = (
-            None if settings.group_column is None else [np.array(one[settings.group_column]) for one in (left, new)]
-        )
-        before, folds = folds, dealt(
-            tuple(one[stays] for one in folds), state.get("places", len(stays)) + np.arange(added), *(groups or ())
-        )  # fmt: skip
+        group, before = settings.group_column, folds
+        groups = [] if group is None else [np.array(one[group]) for one in (left, new)]
+        folds = dealt(tuple(one[stays] for one in before), place + np.arange(added), *groups)
         if any(set(one) != set(old) for one, old in zip(folds, before, strict=True)):
             raise TableError(f"without the {removed:,} rows a fold holds out none: tune what is left anew")
     used = target_of(table, asked, []).rows
@@ -153,7 +149,7 @@ def _updated(
     name = Path(path or gone or "").name
     came = states.Came(name, digest, added, removed, told.message)
     more = {"folds": None if folds is None else [one.tolist() for one in folds]}
-    states.remember(outcome, draft, came, history, {**more, "places": state.get("places", len(stays)) + added})
+    states.remember(outcome, draft, came, history, {**more, "places": place + added})
     places.write(draft / places.COMMAND, asked.plain())
     states.commit(folder)
     lost = {name: [column[i] for i in np.flatnonzero(~stays)] for name, column in known.items()}
@@ -183,7 +179,7 @@ def known_of(folder: Path) -> tuple[Settings, dict[str, Any]]:
     return replace(settings, model=state["model"], task=state["task"]), state
 
 
-def _folds(settings: Settings, asked: Settings, recipe: Recipe, state: dict[str, Any]) -> tuple[Numbers, ...] | None:
+def _folds(settings: Settings, recipe: Recipe, state: dict[str, Any]) -> tuple[Numbers, ...] | None:
     """The fold of every row of the run's table, those that the model leaves out too; None where time cuts them."""
     if "folds" in state:
         known = state["folds"]
@@ -204,34 +200,31 @@ def _folds(settings: Settings, asked: Settings, recipe: Recipe, state: dict[str,
 def _check_classes(problem: TableProblem, state: dict[str, Any]) -> None:
     if state["classes"] is None:
         return
-    now = np.unique(problem.y).tolist()
-    for label in [one for one in now if one not in state["classes"]] + [
-        one for one in state["classes"] if one not in now
-    ]:
-        what = "is new" if label in now else "is gone"
+    known, now = state["classes"], np.unique(problem.y).tolist()
+    changed = [(one, "is new") for one in now if one not in known]
+    for label, what in changed + [(one, "is gone") for one in known if one not in now]:
         raise TableError(f"the class {quoted(label)} of the target {what}: tune all rows anew, in another folder")
 
 
 # Rows as they stand in files
 
 
-def _entries(path: str, like: Reading) -> Entries:
+def _entries(path: Named, like: Reading) -> Entries:
     names = read(path, like=like).origins
     return dict(zip(names, entries_of(path, names, like), strict=True))
 
 
-def _checked_digest(path: str, history: Sequence[dict[str, Any]]) -> str:
+def _checked_digest(path: Named, history: Sequence[dict[str, Any]]) -> str:
     """The digest of a new file; `TableError` if it has come before."""
     digest = digest_of(path)
     for line in history:
         if line["digest"] == digest:
-            raise TableError(
-                f"{quoted(path)} was added on {line['date']} already, as {quoted(line['file'])}: nothing is done"
-            )
+            came = f"was added on {line['date']} already, as {quoted(line['file'])}"
+            raise TableError(f"{quoted(path)} {came}: nothing is done")
     return digest
 
 
-def _new_entries(path: str, known: Entries, recipe: Recipe, settings: Settings) -> tuple[Entries, list[str]]:
+def _new_entries(path: Named, known: Entries, recipe: Recipe, settings: Settings) -> tuple[Entries, list[str]]:
     """The entries of a new file in the run's columns, and notes; `TableError` if it is another table."""
     table = read(path, like=recipe.reading)
     roles = (settings.weights, settings.event, settings.group_column, settings.time_column)
@@ -242,9 +235,7 @@ def _new_entries(path: str, known: Entries, recipe: Recipe, settings: Settings) 
         )
     for name in (*recipe.needs, recipe.target):
         _check_type(path, table, name, recipe)
-    absent, more = (
-        [n for n in one if n not in other] for one, other in ((known, table.origins), (table.origins, known))
-    )
+    absent, more = [n for n in known if n not in table.origins], [n for n in table.origins if n not in known]
     notes = [*table.notes]
     notes += [f"{path} lacks {listed(absent)}, of no use to the model: empty there"] if absent else []
     notes += [f"{path} also has {listed(more)}, which the run has not: left out"] if more else []
@@ -252,13 +243,12 @@ def _new_entries(path: str, known: Entries, recipe: Recipe, settings: Settings) 
     found = dict(zip(names, entries_of(path, names, recipe.reading), strict=True))
     for name in recipe.categorical:
         if name in found and (strange := sorted(set(found[name]) - set(known[name]) - {""})):
-            notes.append(
-                f"column {quoted(name)}: {plural(len(strange), 'level')} not seen before, {listed(strange, 3)}"
-            )
+            levels = f"{plural(len(strange), 'level')} not seen before, {listed(strange, 3)}"
+            notes.append(f"column {quoted(name)}: {levels}")
     return {name: found.get(name, [""] * len(table)) for name in known}, notes
 
 
-def _check_type(path: str, table: Table, name: str, recipe: Recipe) -> None:
+def _check_type(path: Named, table: Table, name: str, recipe: Recipe) -> None:
     """Whether entries can be read as they were."""
     columns = [one for one in table.columns if name in (one.origin, one.name)]
     form = recipe.reading.forms[name]
@@ -270,7 +260,7 @@ def _check_type(path: str, table: Table, name: str, recipe: Recipe) -> None:
             )
 
 
-def _staying(known: Entries, gone: str | None, by: str | None, like: Reading) -> tuple[Array, list[str]]:
+def _staying(known: Entries, gone: Named | None, by: str | None, like: Reading) -> tuple[Array, list[str]]:
     """Which rows stay, and the ids of those that do not."""
     count = len(next(iter(known.values())))
     if gone is None or by is None:
@@ -282,9 +272,8 @@ def _staying(known: Entries, gone: str | None, by: str | None, like: Reading) ->
         raise TableError(f"{quoted(gone)} has no column {quoted(by)}: it has {listed(list(there))}")
     ids = dict.fromkeys(there[by])
     if missing := [one for one in ids if one not in set(known[by])]:
-        raise TableError(
-            f"{quoted(gone)}: the run has no row with {quoted(by)} {listed(missing, 3)}: nothing is removed"
-        )
+        which = f"{quoted(by)} {listed(missing, 3)}"
+        raise TableError(f"{quoted(gone)}: the run has no row with {which}: nothing is removed")
     stays: Array = np.array([one not in ids for one in known[by]], dtype=bool)
     if not stays.any():
         raise TableError(f"{quoted(gone)} has the ids of all {count:,} rows: nothing would be left")
