@@ -43,6 +43,19 @@ def mnist_problem(solver: str = "fista") -> suffice.BilevelProblem:
     return study_problem(full, datasets.load_mnist(), full.digits, solver)
 
 
+class Tied:
+    """A problem with one parameter: l1 and l2 in fixed proportions."""
+
+    def __init__(self, problem: Any, l1: float, l2: float) -> None:
+        self.problem, self.l1, self.l2 = problem, l1, l2
+
+    def at(self, *, strength: float) -> Any:
+        return self.problem.at(l1=self.l1 * strength, l2=self.l2 * strength)
+
+    def shares(self, names: Any) -> dict[str, tuple[float, float]]:
+        return {"strength": (self.l1, self.l2)}
+
+
 def parser(doc: str | None) -> argparse.ArgumentParser:
     """The command line that all benchmarks have."""
     result = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from common import parser, provenance, table, write_json, write_text
+from common import Tied, parser, provenance, table, write_json, write_text
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_wine
 from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, Ridge, lars_path
 from sklearn.model_selection import check_cv
@@ -214,19 +214,6 @@ def _exact(fold: Any, model: str, values: Any) -> Any:
         w = np.array([np.interp(values, alphas[::-1], row[::-1]) for row in path]).T
     residuals = w @ held.design.X.T - held.y
     return held.share * (residuals**2 @ held.design.weights)
-
-
-class Tied:
-    """A problem with one parameter: l1 and l2 in fixed proportions."""
-
-    def __init__(self, problem: Any, l1: float, l2: float) -> None:
-        self.problem, self.l1, self.l2 = problem, l1, l2
-
-    def at(self, *, strength: float) -> Any:
-        return self.problem.at(l1=self.l1 * strength, l2=self.l2 * strength)
-
-    def shares(self, names: Any) -> dict[str, tuple[float, float]]:
-        return {"strength": (self.l1, self.l2)}
 
 
 def built() -> dict[str, tuple[suffice.BilevelProblem, float]]:

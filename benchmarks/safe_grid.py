@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from common import parser, provenance, table, write_json, write_text
+from common import Tied, parser, provenance, table, write_json, write_text
 from sklearn.datasets import load_breast_cancer, make_classification, make_regression, make_sparse_uncorrelated
 from sklearn.model_selection import train_test_split
 
@@ -37,19 +37,6 @@ from suffice import losses, problems
 
 EPSILONS = (0.1, 0.01, 0.001)
 SEED, MU = 414, 0.5
-
-
-class Tied:
-    """A problem with one parameter: l1 and l2 in fixed proportions."""
-
-    def __init__(self, problem: Any, l1: float, l2: float) -> None:
-        self.problem, self.l1, self.l2 = problem, l1, l2
-
-    def at(self, *, strength: float) -> Any:
-        return self.problem.at(l1=self.l1 * strength, l2=self.l2 * strength)
-
-    def shares(self, names: Any) -> dict[str, tuple[float, float]]:
-        return {"strength": (self.l1, self.l2)}
 
 
 def regression(n: int, d: int) -> Any:
