@@ -92,6 +92,16 @@ def test_intervals_contain_those_of_exact_refits_and_are_hardly_wider(estimator,
     np.testing.assert_allclose(found, truth, atol=1e-3 * np.ptp(y))
 
 
+@pytest.mark.parametrize("groups", [None, np.arange(60) % 12])
+def test_folds_that_cannot_be_cut_anew_are_not_tuned_anew(groups):
+    rng = np.random.default_rng(3)
+    X, y = rng.standard_normal((60, 3)), rng.standard_normal(60)
+    cv = list(KFold(4).split(X)) if groups is None else GroupKFold(4)
+    search = SufficeSearchCV(Ridge(), cv=cv, options=FEW).fit(X, y, groups=groups)
+    with pytest.raises(ValueError, match="by a number or a splitter without groups, got cv="):
+        search.predict_interval(X[:2], method="cv+", tuning="repeated")
+
+
 @pytest.mark.parametrize("method", ["jackknife+", "cv+"])
 def test_counts_have_intervals_that_begin_at_zero(method):
     rng = np.random.default_rng(0)

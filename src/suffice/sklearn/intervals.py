@@ -323,6 +323,10 @@ def asked(search: Any, X: Any, coverage: float, method: str, tuning: str) -> tup
             raise ValueError(f"{name} must be {' or '.join(map(repr, known))}, got {value!r}")
     if tuning == "repeated" and method != "cv+":
         raise ValueError("tuning='repeated' goes with method='cv+': a search without each row is n searches")
+    if tuning == "repeated" and (search._training.grouped or np.iterable(search.cv)):
+        raise ValueError(
+            f"tuning='repeated' cuts folds anew, by a number or a splitter without groups, got cv={search.cv}"
+        )
     final, _ = split_pipeline(search.estimator)
     if not isinstance(find_adapter(final), LinearEstimator):
         raise TypeError(f"what the predictions of {type(final).__name__} are is not known: it has no intervals")
