@@ -97,10 +97,7 @@ docs: $(DOCS_INSTALLED)  ## build the documentation site, build/docs/index.html;
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet -d build/doctrees docs build/docs
 	@echo build/docs/index.html
 
-install-results: $(BENCH_INSTALLED)  ## measure everything again that README or the documentation show, and that is older than the code
-	$(ONE_THREAD) $(BIN)/python benchmarks/all_results.py run
-
-docs: $(DOCS_INSTALLED)
+install-docs: $(DOCS_INSTALLED)
 
 clean:  ## remove the environments, caches and the worked example's output
 	rm -rf $(VENV) $(EXTRAS) $(RELEASE) $(OLDEST) build dist results .hypothesis .mypy_cache .pytest_cache .ruff_cache
