@@ -135,10 +135,6 @@ class Result:
     starts: tuple[Result, ...] = field(default=(), repr=False)  #: the results of all starts, of a run from many
     space: Space | None = field(default=None, repr=False)  #: the space of the objective, if it has one
     policy: str = "residual"  #: what `within` of the records bounds, see Options.policy
-    #: a proven bound on the norm of the gradient of F at theta, with respect to theta, without what bounds hold back
-    #: (`suffice.prove.stationarity`). None where nothing is proven: at a kink of F, for problems or losses without
-    #: proven constants, or where a run was interrupted
-    stationarity: float | None = None
 
     def __repr__(self) -> str:
         at = ", ".join(f"{name} = {value:.4g}" for name, value in (self.params or {}).items())

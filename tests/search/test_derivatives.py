@@ -401,15 +401,6 @@ def test_derivatives_of_what_workers_have_solved_have_the_same_bits() -> None:
     assert len(there.asked) == 2
 
 
-def test_how_flat_losses_are_that_workers_have_solved_is_proven_here_with_the_same_bits() -> None:
-    there = Counting()
-    here, spread = two(None), two(there)
-    theta = PENALTIES.theta(AT)
-    bound = here.stationarity(here.evaluate(theta, within=1e-6))
-    assert bound is not None and spread.stationarity(spread.evaluate(theta, within=1e-6)) == bound
-    assert len(there.asked) == 2
-
-
 def test_derivatives_of_several_classes_do_not_depend_on_who_has_found_their_intercepts() -> None:
     lower = ElasticNetMultinomial(X, np.digitize(y, [-1.0, 1.0]), intercept=True)
     loss, theta = MultinomialLogLoss(X_val, np.digitize(y_val, [-1.0, 1.0]), lower), PENALTIES.theta(AT)

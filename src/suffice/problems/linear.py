@@ -40,7 +40,6 @@ from suffice.models.smooth import ImagedSmooth, Ridged
 from suffice.penalties.prox import L1, WeightedL1
 from suffice.rows.design import Design
 from suffice.solvers.problem import Composite
-from suffice.solvers.sensitivity import penalties_doubt
 
 PENALTIES = ("l1", "l2")
 
@@ -85,10 +84,6 @@ class ElasticNetProblem(LinearProblem):
     def cross(self, x: Array, **params: float) -> Any:
         """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`suffice.solvers.sensitivity`)."""
         return self._columns(np.sign(x), x, params)
-
-    def cross_doubt(self, x: Array, q: Array, of_x: Array, of_q: Array, **params: float) -> Array:
-        """How far K^T q may be off (`suffice.solvers.sensitivity`)."""
-        return penalties_doubt(lambda signs, sizes: self._columns(signs, sizes, params), x, q, of_x, of_q)
 
     def _columns(self, signs: Array, sizes: Array, names: Iterable[str]) -> Any:
         parts = {"l1": signs, "l2": sizes}

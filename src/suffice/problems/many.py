@@ -17,16 +17,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from suffice.arrays import EPS, Array, host, like, positive
+from suffice.arrays import Array, host, like, positive
 from suffice.models.linear import LinearModel
-from suffice.models.margin_losses import slope_size
 from suffice.penalties.prox import L1
 from suffice.problems.linear import PENALTIES, ElasticNetModel, GroupedPenalties, LinearProblem
 from suffice.rows.design import Design
-from suffice.rows.memory import absolute_product
-from suffice.rows.rounding import TINY, gamma
 from suffice.solvers.problem import Composite
-from suffice.solvers.sensitivity import matrix_of, penalties_doubt
+from suffice.solvers.sensitivity import matrix_of
 
 
 class Grouped(GroupedPenalties):
@@ -120,31 +117,6 @@ class SampleWeights(LinearProblem):
             return result
 
         return matrix_of(product, adjoint, (len(x), len(params)))
-
-    def cross_doubt(self, x: Array, q: Array, of_x: Array, of_q: Array, **params: float) -> Array:
-        """How far K^T q may be off (`suffice.solvers.sensitivity`): for s_i, psi' and x_i . q may."""
-        model, design = self.model, self.model.design
-        s, up = self._taken(params)[0], 1.0 + gamma(sum(design.shape) + 32)
-        m: Any = design.rows.margins(x, model.offset)
-        total = float(s.sum())
-        off = absolute_product(design.X, of_x + gamma(len(x) + 4) * np.abs(x)) * up
-        off += 4.0 * EPS * np.abs(m) + TINY * len(x)
-        bend = model.loss.curvature_between(m - off, m + off, model.y)
-        slope = np.abs(model.loss.derivative(m, model.y))
-        of_slope = bend * off + 4.0 * EPS * slope_size(model.loss, slope, bend, m, model.y)
-        along, of_along = np.abs(design.margins(q)), absolute_product(design.X, of_q + gamma(len(q) + 4) * np.abs(q))
-        doubt = (of_slope * along + (slope + of_slope) * of_along * up + gamma(len(s) + 8) * slope * along) / total
-        own = [kind for kind in PENALTIES if kind in params]
-
-        def columns(signs: Array, sizes: Array) -> Any:
-            return model._columns(signs, sizes, own) * (len(s) / total)
-
-        bounds = dict(zip(self.names, doubt * up, strict=True))
-        if own:
-            rest = penalties_doubt(columns, x, q, of_x, of_q) * (1.0 + gamma(len(s) + 8))
-            rest += gamma(len(s) + 8) * np.abs(columns(np.sign(x), x)).T @ np.abs(q) * up  # of the sum of weights
-            bounds |= dict(zip(own, rest, strict=True))
-        return np.array([bounds[name] for name in params])
 
     def _taken(self, params: Mapping[str, float]) -> tuple[Array, float, float]:
         both = {**params, **self._fixed}
