@@ -69,7 +69,6 @@ class Loss(Protocol):
 
     def at(self, w: Array) -> LossAt:
         """The residuals at w, and how far their norm can be from that at weights within any radius of w."""
-        ...
 
 
 class SquaredDistance:

@@ -107,8 +107,7 @@ class Exponentials(Real):
     def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
         if m is n:
             return self.second(m, y)
-        ends: Array = namespace(m).maximum(self.second(m, y), self.second(n, y))  # of a convex psi''
-        return ends
+        return namespace(m).maximum(self.second(m, y), self.second(n, y))  # of a convex psi''
 
     def second(self, m: Array, y: Array) -> Array:
         (rising, falling), c, d = self._parts(m, y), 2.0 - self.power, self.power - 1.0
@@ -177,8 +176,7 @@ class Shares(Real):
     def value(self, m: Array, y: Array) -> Array:
         n = m - self.shift
         xp, size = namespace(n), abs(n)
-        result: Array = (y + self.fails(y)) * (0.5 * (size + n) + xp.log1p(xp.exp(-size))) - y * m
-        return result
+        return (y + self.fails(y)) * (0.5 * (size + n) + xp.log1p(xp.exp(-size))) - y * m
 
     def derivative(self, m: Array, y: Array) -> Array:
         n = m - self.shift

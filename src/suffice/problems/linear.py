@@ -49,7 +49,6 @@ class LowerLevel(Protocol):
 
     def at(self, *args: Any, **params: Any) -> Composite:
         """The problem at fixed parameters, given by name."""
-        ...
 
 
 class LinearProblem:

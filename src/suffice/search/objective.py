@@ -43,7 +43,6 @@ class Objective(Protocol):
     def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
         """Residuals at theta. `warm` is the nearest earlier evaluation: at the same theta it is to be continued,
         elsewhere its `solutions` may be a start. An error larger than `within` is allowed if it is reported."""
-        ...
 
 
 def offered(objective: object, name: str) -> Callable[..., Any] | None:
@@ -66,7 +65,7 @@ def oracle(objective: object, policy: Policy) -> Callable[..., Evaluation]:
 
     def evaluate(theta: Array, *, within: float, warm: Evaluation | None) -> Evaluation:
         # A copy: the objective may overwrite it.
-        return _asked(method, "", theta, theta.copy(), within=within, warm=warm)  # type: ignore[no-any-return]
+        return _asked(method, "", theta, theta.copy(), within=within, warm=warm)
 
     return evaluate
 

@@ -55,7 +55,6 @@ class Sensitive(Protocol):
         every variable and a column for every parameter, in the order in which they are given. Anything that takes
         `K @ v` and `K.T @ v` will do: NumPy's, scipy.sparse's, or a `scipy.sparse.linalg.LinearOperator`. None where it
         is not known after all."""
-        ...
 
 
 @runtime_checkable
@@ -64,7 +63,6 @@ class Bent(Protocol):
 
     def hessian_product(self, x: Array, v: Array) -> Array:
         """hess f(x) v."""
-        ...
 
 
 @runtime_checkable
@@ -73,7 +71,6 @@ class BentAtOnce(Protocol):
 
     def hessian_at(self, x: Array) -> Callable[[Array], Array]:
         """V -> hess f(x) V."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
