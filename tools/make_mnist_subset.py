@@ -14,8 +14,7 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
-
-from suffice.datasets import load_mnist_full
+from suffice_paper.idx import load_mnist_full
 
 ARCHIVE = Path(__file__).parents[1] / "src/suffice/datasets/data/mnist_12000.npz"
 
