@@ -44,20 +44,8 @@ from suffice.rows.design import Design
 from suffice.rows.rounding import norm_rounding
 from suffice.rows.sums import Chosen
 
-__all__ = [
-    "Brier",
-    "Deviance",
-    "Lipschitz",
-    "LogLoss",
-    "Loss",
-    "LossAt",
-    "MultinomialBrier",
-    "MultinomialLogLoss",
-    "PartialLikelihood",
-    "SquaredDistance",
-    "SquaredError",
-    "SquaredErrors",
-]
+__all__ = ["Brier", "Deviance", "Lipschitz", "LogLoss", "Loss", "LossAt", "MultinomialBrier", "MultinomialLogLoss"]
+__all__ += ["PartialLikelihood", "SquaredDistance", "SquaredError", "SquaredErrors"]
 
 
 class Loss(Protocol):

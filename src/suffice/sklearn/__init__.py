@@ -28,17 +28,5 @@ from suffice.sklearn.glm import ElasticNetGLM
 from suffice.sklearn.nested import NestedScore, nested_score
 from suffice.sklearn.relaxed_lasso import Relaxed, relaxed
 
-__all__ = [
-    "Adapter",
-    "CannotTellError",
-    "ElasticNetGLM",
-    "Fold",
-    "NestedScore",
-    "Objective",
-    "Relaxed",
-    "SufficeSearchCV",
-    "nested_score",
-    "register_adapter",
-    "register_objective",
-    "relaxed",
-]
+__all__ = ["Adapter", "CannotTellError", "ElasticNetGLM", "Fold", "NestedScore", "Objective", "Relaxed"]
+__all__ += ["SufficeSearchCV", "nested_score", "register_adapter", "register_objective", "relaxed"]
