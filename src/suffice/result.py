@@ -182,27 +182,24 @@ class Result:
     def plot_path(self, ax: Axes | None = None, *, parameters: Sequence[str] | None = None) -> Axes:
         """Where the search went: F over one parameter with its proven intervals, the path over contours for two, all
         points on parallel axes for more. `parameters` chooses some by name (`theta[0]`, ... without a space)."""
-        from suffice import plots
-
-        return plots.draw_path(plots.trace(self), ax, parameters)
+        return self._drawn("path", ax, parameters)
 
     def plot_progress(self, ax: Axes | None = None) -> Axes:
         """F of every evaluation with its proven interval, and what is proven to be reached."""
-        from suffice import plots
-
-        return plots.draw_progress(plots.trace(self), ax)
+        return self._drawn("progress", ax)
 
     def plot_accuracy(self, ax: Axes | None = None) -> Axes:
         """The accuracy that every evaluation was asked for, and the one it proved."""
-        from suffice import plots
-
-        return plots.draw_accuracy(plots.trace(self), ax)
+        return self._drawn("accuracy", ax)
 
     def plot_work(self, ax: Axes | None = None) -> Axes:
         """The work of every evaluation, and of all so far."""
+        return self._drawn("work", ax)
+
+    def _drawn(self, figure: str, *given: Any) -> Axes:
         from suffice import plots
 
-        return plots.draw_work(plots.trace(self), ax)
+        return getattr(plots, f"draw_{figure}")(plots.trace(self), *given)
 
 
 class OracleError(RuntimeError):

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from suffice.datasets import _mnist, load_mnist
+from suffice import datasets
+from suffice.datasets import load_mnist
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +65,10 @@ def test_unknown_arguments_are_named():
 
 
 def test_damaged_archive_is_refused(tmp_path, monkeypatch):
-    content = bytearray(_mnist._ARCHIVE.read_bytes())
+    content = bytearray(datasets._ARCHIVE.read_bytes())
     content[len(content) // 2] ^= 1
     damaged = tmp_path / "mnist_12000.npz"
     damaged.write_bytes(content)
-    monkeypatch.setattr(_mnist, "_ARCHIVE", damaged)
+    monkeypatch.setattr(datasets, "_ARCHIVE", damaged)
     with pytest.raises(OSError, match=r"mnist_12000\.npz is damaged.*SHA-256"):
         load_mnist()

@@ -120,8 +120,7 @@ def rate(t: Array, times: Array | None = None) -> Array:
     if times is None:
         return xp.exp(xp.minimum(t, top))
     top = xp.minimum(top, LARGEST_EXPONENT - xp.log(times))
-    result = xp.where(t < top, times * xp.exp(xp.minimum(t, top)), xp.full_like(t, LARGEST))
-    return result
+    return xp.where(t < top, times * xp.exp(xp.minimum(t, top)), xp.full_like(t, LARGEST))
 
 
 def sigmoid(m: Array) -> Array:

@@ -256,8 +256,7 @@ class Design:
     def column_norms(self) -> Array:
         """||diag(a)^(1/2) X_j|| of every column; what may have underflowed in squares counts."""
         with np.errstate(over="ignore"):
-            norms: Array = np.sqrt(self.survey.columns + self.shape[0] * TINY) * self.survey.unit
-        return norms
+            return np.sqrt(self.survey.columns + self.shape[0] * TINY) * self.survey.unit
 
     @cached_property
     def row_length(self) -> int:
