@@ -106,7 +106,7 @@ STAGES = (
     # Single solves, and their proofs
     _stage("certified_solves", 8, "--limit 5", "--limit 1 --settings l1", "skglm", "celer"),
     _stage("families", 5, "", "", "glum", "sksurv", "statsmodels", "skglm", "adelie"),
-    _stage("attack", 3, "--certificates 20000", "--certificates 500", "flint"),
+    _stage("attack", 3, "--certificates 100000", "--only own --certificates 100", "flint"),
     _stage("verified", 5, "--points 10000", "--points 300", "flint"),
     # The paper's problem, and evaluations
     _stage("dynamic_accuracy", 5),
