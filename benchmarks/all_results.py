@@ -102,7 +102,7 @@ STAGES = (
     _stage("global_certificate", 14, "--seconds 10 --grid-seconds 3 --truth-seconds 3 --points 1000", "--only none"),
     # Single solves, and their proofs
     _stage("certified_solves", 12, "--digits 2 --limit 10", "--digits 1 --limit 1 --settings l1", "skglm", "celer"),
-    _stage("families", 7, "", "", "glum", "sksurv", "statsmodels", "skglm", "adelie"),
+    _stage("families", 2, "", "", "glum", "sksurv", "statsmodels", "skglm", "adelie"),
     _stage("attack", 3, "--certificates 100000", "--only own --certificates 100", "flint"),
     _stage("verified", 6, "--points 20000", "--points 300", "flint"),
     # The paper's problem, and evaluations

@@ -252,8 +252,8 @@ def report(rows: list[dict[str, Any]], price: dict[str, float], digits: int) -> 
         f"# Certified solves of elastic-net models: MNIST, {digits} digits",
         table(head, lines),
         f"CPU milliseconds of one thread for a problem, the mean of {digits}; `>`: stopped by a limit, on the first "
-        "digit or before the distance was proven. A rival's time is that of its loosest sufficient tolerance. A pass is N d "
-        "multiplications: a product with X or with X^T, or as much work on a Hessian.",
+        "digit or before the distance was proven. A rival's time is that of its loosest sufficient tolerance. A pass "
+        "is N d multiplications: a product with X or with X^T, or as much work on a Hessian.",
         "## Targets",
         table(["what", "measured", "target", "verdict"], targets),
     ]
