@@ -241,7 +241,7 @@ def page() -> str:
         + table(["result", "commit", "date", "command", ""], rows)
         + "\n\nMeasured once, and not again with every version: they say what was true of their commit.\n\n"
         + table(["result", "commit", "date", "command", "needs"], once)
-        + "\n\nLonger [campaigns](campaigns.md) against proofs are dated, too.\n"
+        + "\n\nLonger campaigns against proofs have a page of their own, `campaigns.md`.\n"
     )
 
 
