@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
 import os
@@ -40,6 +41,19 @@ def test_stages_run_programs_that_there_are(results: ModuleType) -> None:
         first, second = stage.command.split()[:2] if " " in stage.command else (stage.command, "")
         path = second.replace(".", "/") if first == "-m" else first
         assert any((BENCHMARKS.parent / each).exists() for each in (path, f"{path}.py")), stage.name
+
+
+def test_programs_import_what_there_is() -> None:
+    """Files beside them, installed packages, or rivals, which may not be installed here."""
+    names = "adelie atheris benchopt celer cobyqa dask_glm dfols flint glum jax mapie optimagic skglm sksurv statsmodels"
+    rivals = {*names.split(), "torch"}
+    for path in BENCHMARKS.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            asked = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            asked += [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
+            for root in {name.split(".")[0] for name in asked} - rivals:
+                there = (BENCHMARKS / f"{root}.py").exists() or (BENCHMARKS.parent / root).is_dir()
+                assert there or importlib.util.find_spec(root), f"{path.name} imports {root}"
 
 
 def test_all_of_it_takes_less_than_a_hundred_minutes_on_two_cores(results: ModuleType) -> None:
