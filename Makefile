@@ -70,8 +70,9 @@ audit: $(RELEASE_INSTALLED)  ## ask PyPI for known vulnerabilities of all pins; 
 sbom: $(RELEASE_INSTALLED)  ## what a run of the command line is made of, as CycloneDX: dist/sbom.json
 	$(PYTHON) -m venv --clear build/sbom
 	build/sbom/bin/python -m pip --disable-pip-version-check --quiet install -c requirements/test.txt ".[cli,plot,parquet,skops]"
+	build/sbom/bin/python -m pip --quiet uninstall --yes suffice  # it is the root: here its address would be a folder
 	mkdir -p dist
-	$(RELEASE)/bin/cyclonedx-py environment --output-reproducible -o dist/sbom.json build/sbom
+	$(RELEASE)/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible -o dist/sbom.json build/sbom
 
 lint: $(INSTALLED)  ## check style and types
 	$(BIN)/ruff check
