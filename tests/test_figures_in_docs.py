@@ -3,7 +3,7 @@
 A row of a table, an item of a list or a paragraph that links to a file of results has, but for words and code, no
 number that is not in such a file: rounded to the digits that are written, in percent or not. What is computed of a
 file's numbers (a count, a ratio, a span) is computed here, from the file. So a benchmark that is run again fails this
-test where a document still tells the old figure.
+test where a document still tells the old figure; `python tests/test_figures_in_docs.py` lists all of these.
 """
 
 from __future__ import annotations
@@ -201,3 +201,9 @@ def test_a_changed_count_is_found() -> None:
     assert [one.text for one in missing(figures("26 of 62"), tables)] == [
         one for one in ("26", "62") if float(one) not in of_real_tables()
     ]
+
+
+if __name__ == "__main__":  # all of them at once, for whoever has measured again
+    for page in DOCUMENTS:
+        for line in strangers(page):
+            print(f"{page.relative_to(ROOT)}: {line}")
