@@ -99,7 +99,7 @@ STAGES = (
     _stage("answers", 8, "--count 20 --seed 1", "--count 1"),
     _stage("sklearn_groups", 3, "", "--data synthetic"),
     _stage("feature_penalties", 6, "--draws 3", "--draws 1 --evaluations 5"),
-    _stage("global_certificate", 14, "--seconds 10 --grid-seconds 3 --truth-seconds 3 --points 1000", "--only none"),
+    _stage("global_certificate", 14, "--seconds 10 --grid-seconds 3 --truth-seconds 3 --points 1000", "--part valleys"),
     # Single solves, and their proofs
     _stage("certified_solves", 12, "--digits 2 --limit 10", "--digits 1 --limit 1 --settings l1", "skglm", "celer"),
     _stage("families", 2, "", "", "glum", "sksurv", "statsmodels", "skglm", "adelie"),
