@@ -46,7 +46,7 @@ def test_stages_run_programs_that_there_are(results: ModuleType) -> None:
 def test_programs_import_what_there_is() -> None:
     """Files beside them, installed packages, or rivals, which may not be installed here."""
     names = "adelie atheris benchopt celer cobyqa dask_glm dfols flint glum jax mapie optimagic skglm sksurv"
-    rivals = {*names.split(), "statsmodels", "torch"}
+    rivals = {*names.split(), "numba", "statsmodels", "torch"}
     for path in BENCHMARKS.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             asked = [one.name for one in node.names] if isinstance(node, ast.Import) else []
