@@ -121,7 +121,7 @@ STAGES = (
     _stage("fuzz", 2, "--inputs 20000", "--inputs 200"),
     _stage("kill_test", 3, "", "--trials 3", alone=True),
     _stage("cluster", 2, "", "", "distributed", alone=True),
-    _stage("cluster_rows", 5, "", "--only bits", "distributed", alone=True),
+    _stage("cluster_rows", 8, "", "--only bits", "distributed", alone=True),
     # Measured once
     _stage("gpu", 2, once=DEVICE),
     _stage("full_mnist", 5, "--folder FOLDER", once="MNIST's idx files"),
