@@ -110,7 +110,7 @@ STAGES = (
     _stage("paper_run", 4, "--rounds 2", "--rounds 1 --only"),
     _stage("exact_evaluations", 3, "--solver auto", "", "dfols", "cobyqa"),
     _stage("derivative_free", 1, "", "", "dfols"),
-    _stage("many_parameters", 4, "", "--only none", "dfols"),
+    _stage("many_parameters", 4, "", "--only 52 --budget 1", "dfols"),
     _stage("derivatives", 6, "", "more_wild"),
     _stage("hypercleaning", 4, "", "--products 100"),
     # Size, and what can go wrong
