@@ -420,6 +420,8 @@ def _on_faces(left: Left, slope: Array, v: Array, signs: Array) -> Array:
     for; NaN otherwise."""
     rest, found = np.arange(v.shape[1]), np.full(v.shape, math.nan)
     for _ in range(FACES):
+        if len(rest) == 0:
+            break
         part, at, pulled = left.among(rest), v[:, rest], slope[:, rest]
         on = (signs != 0.0) | (part.l1 == 0.0)
         columns = np.argsort(~on, axis=0, kind="stable")[: on.sum(axis=0).max(initial=0)]
