@@ -196,10 +196,19 @@ class OnColumns:
         return np.asarray(self.rows @ self.factor.Z)
 
     @cached_property
+    def lengths(self) -> Array:
+        """||x_i|| of every row, scaled, at most."""
+        return np.asarray(row_norms(self.rows) * (1.0 + gamma(len(self.factor) + 16)))
+
+    @cached_property
     def norms(self) -> Array:
         """||x_i|| of every row by the inverse of H, at most."""
-        sizes = row_norms(self.rows) * (1.0 + gamma(len(self.factor) + 16))
-        return (row_norms(self.white) + self.factor.slack * sizes) * self.factor.up * self.up + 1e-150
+        return (row_norms(self.white) + self.factor.slack * self.lengths) * self.factor.up * self.up + 1e-150
+
+    @cached_property
+    def order(self) -> Indices:
+        """Rows that count, the farthest first."""
+        return np.argsort(-np.where(self.model.a > 0.0, self.norms, -1.0), kind="stable")[: np.count_nonzero(self.model.a)]
 
     @cached_property
     def singles(self) -> Array:

@@ -51,13 +51,15 @@ from suffice.prove.verified_rows import entry_gammas
 from suffice.rows.design import OF_FACTORS
 from suffice.rows.given import taken
 from suffice.rows.gram import dense_rows
+from suffice.rows.norms import row_norms
 from suffice.rows.rounding import TINY, gamma
 
 LARGEST_PRODUCT = 0.5  # q: beyond, nothing is claimed
 CORRECTIONS = 2  # of a step, whose model leaves out how l2 changes
 PASSES = 12  # gradients for what is proven, but not to what is wanted
 ROUNDS = 6  # gradients for what is not proven; in each columns may join
-NUMBERS = 1 << 22  # of rows times groups at a time
+NUMBERS = 1 << 20  # of rows times groups at a time
+FAR = 32  # rows whose moves are known one by one
 FACES, WIDE = 12, 3  # rounds of signs that change; columns over rows: of more, fits cost less than Hessians
 WORTH = 0.5  # of what is off: what another pass has to leave at most
 
@@ -110,31 +112,29 @@ class Gradients:
     def at(cls, left: Left, point: Array) -> Gradients:
         """Those at w + point, by one pass over the rows for all groups."""
         on, groups, model = left.on, left.groups, left.on.model
-        a, N = model.a[:, None], len(model.a)
-        moves, reach = on.rows @ point, np.abs(on.rows) @ np.abs(point)
+        a, N, counting, here = model.a, len(model.a), model.a > 0.0, (groups.rows, groups.which)
+        moves = on.rows @ point
         m = on.at.m[:, None] + moves
+        m[~counting] = moves[~counting] = m[here] = moves[here] = 0.0
         y = np.broadcast_to(model.y[:, None], m.shape)
         slopes, bends = slope_and_bend(model.loss, m, y)
         sizes = slope_size(model.loss, slopes, bends, m, y)
-        counts = np.broadcast_to(a > 0.0, m.shape).copy()
-        counts[groups.rows, groups.which] = False
-        weight = np.where(counts, a, 0.0)
         own_blur = getattr(model.loss, "blur", None)
-        blur = 0.0 if own_blur is None else own_blur(m, y)
-        rounding = gamma(len(point) + 4) * reach + 4.0 * EPS * (np.abs(m) + np.abs(moves)) + blur
-        off = np.where(counts, on.at.off[:, None] + rounding, 0.0)
-        third = float(model.loss.third)
-        alpha = third * np.where(counts, np.abs(moves) + rounding, 0.0).max(axis=0)
-        own = third * off.max(axis=0) + 16.0 * EPS
-        fine = np.isfinite(np.where(counts, m, 0.0)).all(axis=0) & (np.where(counts, bends, 0.0) < LARGEST).all(axis=0)
-        pulled = np.where(counts, a * slopes, 0.0)
-        rough = np.sqrt(np.sum(weight * sizes**2, axis=0)) * (1.0 + gamma(N + 8))
-        of_margins = (
-            np.sqrt(np.sum(weight * bends * off**2, axis=0)) * np.exp(2.0 * own) * (1.0 + gamma(N + 16)) + 1e-150
-        )
+        blur = 0.0 if own_blur is None else own_blur(m, y).max(axis=0)
+        reach = np.abs(moves, out=moves).max(axis=0)
+        off = on.lengths[counting].max() * row_norms(point.T) * (1.0 + gamma(len(point) + 16))
+        off = gamma(len(point) + 4) * off + 4.0 * EPS * (np.abs(on.at.m[counting]).max() + 2.0 * reach) + blur
+        alpha = float(model.loss.third) * (reach + off)
+        off = off + on.at.off.max(initial=0.0)
+        own = float(model.loss.third) * off + 16.0 * EPS
+        fine = np.isfinite(alpha) & (bends.max(axis=0) < LARGEST)
+        pulled = a[:, None] * slopes
+        pulled[here] = 0.0
+        of_margins = off * np.sqrt(a @ bends) * np.exp(2.0 * own) * (1.0 + gamma(N + 16)) + 1e-150
+        of_sums = gamma(N + OF_FACTORS) * (a @ sizes) * (1.0 + gamma(N + 8)) + 1e-200
+        rough = np.sqrt(a @ sizes**2) * (1.0 + gamma(N + 8))
         entry = entry_gammas(model.design, 1) * model.design.column_norms
         of_pulls = entry[:, None] * rough + model.design.underflow
-        of_sums = gamma(N + OF_FACTORS) * np.sum(weight * sizes, axis=0) + 1e-200
         alpha = np.where(fine, alpha, math.inf)
         return cls(model.design.adjoint(pulled), of_pulls, pulled.sum(axis=0), of_sums, alpha, own, of_margins)
 
@@ -173,8 +173,9 @@ def shown(left: Left, known: Gradients, there: Array, n: Array) -> Shown:
         square += gamma(len(n) + 8) * np.einsum("ij,ij->j", np.abs(n), np.abs(image))
         moved = np.sqrt(np.maximum(square, 0.0)) * (1.0 + 8.0 * EPS)
         chord = grow * np.expm1(beta) * moved
-        kappa = float(on.model.loss.third) * longer * _farthest(left)
-        a = kappa * grow * moved * (1.0 + 8.0 * EPS)
+        third = float(on.model.loss.third)
+        kappa = third * longer * _farthest(left)
+        a = third * _reach(left, n, longer * grow * moved) * (1.0 + 8.0 * EPS) if third > 0.0 else np.zeros(len(groups))
         a = np.where(a < 1.0, a, math.nan)
         remainder = grow * moved * a * (0.5 + a * (1.0 + a) / 6.0)
         longer, kappa = longer * np.exp(0.5 * a), kappa * np.exp(0.5 * a)
@@ -184,28 +185,48 @@ def shown(left: Left, known: Gradients, there: Array, n: Array) -> Shown:
         rho = np.where(kappa > 0.0, -np.log1p(-product) / np.maximum(kappa, 1e-300), decrement)
         slack = rho * longer * (1.0 + 32.0 * EPS)
         slack = np.where(np.isfinite(slack) & (beta < 1.0), slack, math.inf)
-        far = rho * np.exp(kappa * rho + 0.5 * a) + chord + remainder + known.of_margins
-        far = far * grow * (1.0 + gamma(len(on.at.m) + 32))
+        curved = chord + remainder + known.of_margins
+        far = rho * np.exp(kappa * rho + 0.5 * a) + curved
+        turned = np.expm1(beta + a + kappa * rho) * rho * np.exp(0.5 * (beta + a))
+        same = (np.abs(p) > on.singles[:, None] * slack) | (left.l1 == 0.0)
+        nearer = np.where(same.all(axis=0), residual + 2.0 * turned, math.inf)
+        far, curved, nearer = (one * grow * (1.0 + gamma(len(on.at.m) + 32)) for one in (far, curved, nearer))
     doubtful = np.zeros(known.pulls.shape, dtype=np.bool_)
     outside = np.setdiff1d(np.arange(len(doubtful)), on.columns)
     for part in _parts(outside, max(len(on.at.m), len(groups))):
         columns = outside[part]
-        doubtful[columns] = _pulled(left, known, n, columns, np.where(np.isfinite(slack), far, 0.0))
+        these = np.isfinite(slack)
+        doubtful[columns] = _pulled(left, known, n, columns, *(np.where(these, one, 0.0) for one in (far, curved, nearer)))
     return Shown(p, slack, doubtful)
 
 
 def _farthest(left: Left) -> Array:
     """max ||x_i|| by H^-1 of the rows that remain and count, at most: of all of them, but for the farthest."""
-    lengths = np.where(left.on.model.a > 0.0, left.on.norms, 0.0)
-    groups, order = left.groups, np.argsort(-lengths, kind="stable")
+    groups, lengths, order = left.groups, left.on.norms, left.on.order
     found = np.full(len(groups), lengths[order[0]])
     for g in np.unique(groups.which[groups.rows == order[0]]).tolist():
-        rest = np.setdiff1d(order[: len(order)], groups.rows[groups.which == g])
-        found[g] = lengths[rest].max(initial=0.0)
+        found[g] = lengths[np.setdiff1d(order, groups.rows[groups.which == g])].max(initial=0.0)
     return found
 
 
-def _pulled(left: Left, known: Gradients, n: Array, columns: Indices, far: Array) -> Any:
+def _reach(left: Left, n: Array, moved: Array) -> Array:
+    """max |x_i . n_g| of the rows that remain and count, at most: the farthest FAR of them one by one, others by
+    ||x_i|| times `moved`, a bound on ||n||."""
+    on, groups = left.on, left.groups
+    order = on.order[:FAR]
+    rest = on.norms[on.order[FAR]] if len(on.order) > FAR else 0.0
+    far = np.abs(on.rows[order] @ n)
+    place = np.full(len(on.at.m), -1)
+    place[order] = np.arange(len(order))
+    inside = place[groups.rows] >= 0
+    far[place[groups.rows[inside]], groups.which[inside]] = 0.0
+    rounding = gamma(len(n) + 8) * on.lengths[order].max(initial=0.0) * row_norms(n.T)
+    return np.maximum(far.max(axis=0, initial=0.0) + rounding, rest * moved)
+
+
+def _pulled(
+    left: Left, known: Gradients, n: Array, columns: Indices, far: Array, curved: Array, nearer: Array
+) -> Any:
     """Which of these columns, whose weights are 0, may not stay so."""
     on, groups, model = left.on, left.groups, left.on.model
     ((_, X),) = dense_rows(model.design.X, columns, len(on.at.m))
@@ -222,7 +243,20 @@ def _pulled(left: Left, known: Gradients, n: Array, columns: Indices, far: Array
     limit, _ = groups.penalties(model, columns)
     reach = np.abs(raw + change) + known.of_pulls[columns] + error + 4.0 * EPS * (np.abs(raw) + np.abs(change))
     with np.errstate(invalid="ignore"):
-        return ~(reach + far * lengths < limit * (1.0 - 4.0 * EPS))
+        apart = _apart(left, across, lengths)
+        moves = np.minimum(far * lengths, curved * apart + nearer * lengths)
+        return ~(reach + moves < limit * (1.0 - 4.0 * EPS))
+
+
+def _apart(left: Left, across: Array, lengths: Array) -> Array:
+    """||(1 - P_g) x_j|| of the module's text, at most, for any of the groups."""
+    on = left.on
+    doubt = gamma(len(on.at.m) + 2 * len(across.T) + 48) * norm(np.abs(on.factor.Z).T @ np.sqrt(np.diag(on.H)))
+    inside = row_norms(across @ on.factor.Z)[:, None] / (1.0 + on.factor.of_inverse) - doubt * lengths
+    inside = np.maximum(inside, 0.0) ** 2 / (1.0 + on.factor.tau) * (1.0 - 1e-9)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        more = np.where(left.more_l2 > 0.0, left.more_l2 / (left.l2 - left.more_l2), 0.0).max(initial=0.0)
+    return np.asarray(np.sqrt(np.maximum(lengths**2 * (1.0 + 1e-9) - inside, 0.0) * (1.0 + more)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -401,8 +435,9 @@ def stepped(left: Left, known: Gradients, there: Array) -> Array:
     """To where the quadratic model of every group at `there` is least, without proof."""
     gradient, signs, n = known.on(left, there), np.sign(there), np.full(there.shape, math.nan)
     plain = np.flatnonzero(((there != 0.0) | (left.l1 == 0.0)).all(axis=0))
-    part, slope, step = left.among(plain), (gradient + left.l1 * signs)[:, plain], np.zeros((len(there), len(plain)))
-    for _ in range(1 + CORRECTIONS):
+    part, slope = left.among(plain), (gradient + left.l1 * signs)[:, plain]
+    step = -part.solve(slope)
+    for _ in range(CORRECTIONS if part.more_l2.any() else 0):
         step = step - part.solve(slope + part.product(step))
     n[:, plain] = step
     kept = np.isfinite(n) & ((signs * (there + n) > 0.0) | (left.l1 == 0.0))
