@@ -32,6 +32,7 @@ from suffice.lazy import cached_property
 from suffice.prove.factor import Indices, ProvenFactor, Variables
 from suffice.prove.verified_rows import MarginRows
 from suffice.rows.design import Design
+from suffice.rows.given import taken
 from suffice.rows.gram import as_array, dense_rows, fits_array, gram
 from suffice.rows.memory import absolute_product
 from suffice.rows.norms import row_norms
@@ -99,11 +100,14 @@ class Groups:
         entries = np.ones(len(self.rows)), (self.which, np.arange(len(self.rows)))
         return sp.csr_array(entries, shape=(len(self), len(self.rows)))
 
-    def summed(self, X: Any, coefficients: Array) -> Array:
-        """sum over the rows of each group of coefficients times rows of X, which are theirs: a column for each."""
-        if self.single and fits_array(X):
-            return np.asarray(X.T * coefficients)
-        return np.asarray(as_array((self.sums @ sp.diags_array(coefficients)) @ X)).T
+    def summed(self, rows: Array, coefficients: Array) -> Array:
+        """sum over the rows of each group of coefficients times these, columns that are theirs: a column for each."""
+        each = rows * coefficients
+        return each if self.single else np.ascontiguousarray((self.sums @ each.T).T)
+
+    def along(self, rows: Array, N: Array) -> Array:
+        """x_i . n_g of all rows i of g."""
+        return np.asarray(np.einsum("ij,ij->j", rows, N if self.single else N[:, self.which]))
 
     def penalties(self, model: WholeModel, columns: Indices) -> tuple[Array, Array]:
         """l1_g and l2_g on these columns, one column for every group; that of an intercept is not among them."""
@@ -255,37 +259,47 @@ class Left:
 
     @cached_property
     def taken(self) -> Array:
-        """Rows of the groups, scaled."""
-        return self.on.rows[self.groups.rows]
+        """Rows of the groups, scaled, as columns."""
+        return np.ascontiguousarray(self.on.rows[self.groups.rows].T)
+
+    @cached_property
+    def X(self) -> Array:
+        """The same of all columns of X, as they are."""
+        X, rows = self.on.model.design.X, self.groups.rows
+        return np.ascontiguousarray(as_array(taken(X, rows)).T)
 
     @cached_property
     def C(self) -> Array:  # noqa: N802 (the symbol)
         return self.on.at.C[self.groups.rows]
 
-    def summed(self, coefficients: Array) -> Array:
-        """sum over the rows of each group of coefficients times x_i: a column for every group."""
-        return self.groups.summed(self.taken, coefficients)
-
     def along(self, N: Array) -> Array:
         """x_i . n_g of all rows i of g."""
-        found: Array = np.einsum("ij,ji->i", self.taken, N[:, self.groups.which])
-        return found
+        return self.groups.along(self.taken, N)
 
     def product(self, N: Array) -> Array:
         """H_g n_g."""
-        return np.asarray(self.on.H @ N - self.summed(self.C * self.along(N)) + self.more_l2 * N)
+        found = self.on.H @ N
+        found -= self.groups.summed(self.taken, self.C * self.along(N))
+        return np.asarray(found + self.more_l2 * N if self.changes else found)
+
+    @cached_property
+    def changes(self) -> bool:
+        """Whether l2 of any group does."""
+        return bool(self.more_l2.any())
 
     def product_error(self, N: Array) -> Array:
         """How far `product` may be off, entry by entry."""
         size, roots = len(N), np.sqrt(np.diag(self.on.H)) * (1.0 + 4.0 * EPS)
         whole = gamma(self.on.terms + size + 8) * roots[:, None] * (roots @ np.abs(N))
-        along = self.C * np.einsum("ij,ji->i", np.abs(self.taken), np.abs(N[:, self.groups.which]))
-        rest = self.groups.summed(np.abs(self.taken), along)
-        doubt = gamma(2 * size + 40) * (rest + (self.l2 + np.abs(self.more_l2)) * np.abs(N))
-        return np.asarray(whole + doubt + 1e-200)
+        sizes, rows = np.abs(N), np.abs(self.taken)
+        doubt = self.groups.summed(rows, self.C * self.groups.along(rows, sizes))
+        doubt += (self.l2 + np.abs(self.more_l2) if self.changes else self.l2) * sizes
+        return np.asarray(whole + gamma(2 * size + 40) * doubt + 1e-200)
 
     def among(self, these: Indices) -> Left:
         """Some of the groups, in ascending order."""
+        if len(these) == len(self.groups):
+            return self
         l1, l2, more = self.l1[:, these], self.l2[:, these], self.more_l2[:, these]
         return Left(self.on, self.groups.taken(these), l1, l2, more, self.omega[these])
 
@@ -293,7 +307,7 @@ class Left:
         """H_g on columns of its own, a row of them for each group."""
         which, more = self.groups.which, np.take_along_axis(self.more_l2.T, columns, axis=1)
         found = self.on.H[columns[:, :, None], columns[:, None, :]] + more[:, :, None] * np.eye(columns.shape[1])
-        rows = np.sqrt(self.C)[:, None] * np.take_along_axis(self.taken, columns[which], axis=1)
+        rows = np.sqrt(self.C)[:, None] * self.on.rows[self.groups.rows[:, None], columns[which]]
         if self.groups.single:
             return np.asarray(found - rows[:, :, None] * rows[:, None, :])
         for g in range(len(found)):
@@ -303,18 +317,18 @@ class Left:
 
     def solve(self, R: Array) -> Array:
         """Vectors that H_g takes near R, but for how l2 changes."""
-        Z, white = self.on.factor.Z, self.on.white[self.groups.rows]
+        Z, white = self.on.factor.Z, np.ascontiguousarray(self.on.white[self.groups.rows].T)
         V = Z.T @ R
-        along = np.einsum("ij,ji->i", white, V[:, self.groups.which])
+        along = self.groups.along(white, V)
         with np.errstate(divide="ignore", invalid="ignore"):
             if self.groups.single:
-                coefficients = self.C * along / (1.0 - self.C * np.einsum("ij,ij->i", white, white))
+                coefficients = self.C * along / (1.0 - self.C * np.einsum("ij,ij->j", white, white))
             else:
                 coefficients = np.empty(len(along))
                 for g in range(R.shape[1]):
                     rows, C = self.groups.which == g, self.C[self.groups.which == g]
                     root = np.sqrt(C)
-                    small = np.eye(len(C)) - root[:, None] * (white[rows] @ white[rows].T) * root
+                    small = np.eye(len(C)) - root[:, None] * (white[:, rows].T @ white[:, rows]) * root
                     coefficients[rows] = root * np.linalg.lstsq(small, root * along[rows], rcond=None)[0]
             return np.asarray(Z @ (V + self.groups.summed(white, coefficients)))
 

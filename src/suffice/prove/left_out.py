@@ -93,20 +93,18 @@ class Gradients:
         model, at, groups = left.on.model, left.on.at, left.groups
         a, rows, count = model.a, groups.rows, len(groups)
         pulled = a[rows] * at.slopes[rows]
-        X = taken(model.design.X, rows)
-        less = groups.summed(X, pulled)
-        size = groups.summed(abs(X), np.abs(pulled) + a[rows] * at.sizes[rows])
+        pulls = at.pull[:, None] - groups.summed(left.X, pulled)
+        of_pulls = groups.summed(np.abs(left.X), np.abs(pulled) + a[rows] * at.sizes[rows])
         rough = norm(np.sqrt(a) * at.sizes) * (1.0 + gamma(len(a) + 8))
         whole = entry_gammas(model.design, 1) * model.design.column_norms * rough + model.design.underflow
-        of_pulls = (
-            whole[:, None] + gamma(groups.largest + OF_FACTORS + 16) * size + 4.0 * EPS * np.abs(at.pull)[:, None]
-        )
+        of_pulls *= gamma(groups.largest + OF_FACTORS + 16)
+        of_pulls += (whole + 4.0 * EPS * np.abs(at.pull))[:, None]
         all_of, own = float(a @ at.slopes), np.full(count, left.on.own)
         sums = all_of - groups.sums @ pulled
         of_sums = gamma(len(a) + OF_FACTORS + 16) * (float(a @ at.sizes) + groups.sums @ np.abs(pulled))
         of_margins = norm(np.sqrt(at.C) * at.off) * (1.0 + gamma(len(a) + 8)) * math.exp(2.0 * left.on.own) + 1e-150
         zeros, margins = np.zeros(count), np.full(count, of_margins)
-        return cls(at.pull[:, None] - less, of_pulls, sums, of_sums + 1e-200, zeros, own, margins)
+        return cls(pulls, of_pulls, sums, of_sums + 1e-200, zeros, own, margins)
 
     @classmethod
     def at(cls, left: Left, point: Array) -> Gradients:
@@ -231,28 +229,33 @@ def _pulled(
     on, groups, model = left.on, left.groups, left.on.model
     ((_, X),) = dense_rows(model.design.X, columns, len(on.at.m))
     C = on.at.C
-    across = X.T @ (C[:, None] * on.rows)
-    lengths = np.sqrt(np.einsum("ij,ij,i->j", X, X, C))[:, None] * (1.0 + gamma(len(C) + 16)) + 1e-150
-    X = X[groups.rows]
-    along = left.C * left.along(n)
-    change = across @ n - groups.summed(X, along)
-    sizes = left.C * np.einsum("ij,ji->i", np.abs(left.taken), np.abs(n[:, groups.which]))
-    error = gamma(len(C) + len(n) + 48) * lengths * (np.sqrt(np.diag(on.H)) @ np.abs(n)) * 1.01
-    error = error + gamma(len(n) + 48) * groups.summed(np.abs(X), sizes)
-    raw = known.pulls[columns]
+    weighted = X * C[:, None]
+    across = weighted.T @ on.rows
+    lengths = np.sqrt(np.einsum("ij,ij->j", X, weighted)) * (1.0 + gamma(len(C) + 16)) + 1e-150
+    # entries of a row are no more than lengths over C_i^(1/2)
+    roots = np.sqrt(left.C) * groups.along(np.abs(left.taken), np.abs(n))
+    error = np.sqrt(np.diag(on.H)) @ np.abs(n) * 1.01 + groups.sums @ roots
+    error = gamma(len(C) + len(n) + groups.largest + 64) * error * (1.0 + gamma(len(groups.rows) + 16))
+    reach = across @ n
+    reach -= groups.summed(left.X[columns], left.C * left.along(n))
+    reach += known.pulls[columns]
+    np.abs(reach, out=reach)
+    reach *= 1.0 + 16.0 * EPS
+    reach += known.of_pulls[columns]
     limit, _ = groups.penalties(model, columns)
-    reach = np.abs(raw + change) + known.of_pulls[columns] + error + 4.0 * EPS * (np.abs(raw) + np.abs(change))
     with np.errstate(invalid="ignore"):
-        apart = _apart(left, across, lengths)
-        moves = np.minimum(far * lengths, curved * apart + nearer * lengths)
-        return ~(reach + moves < limit * (1.0 - 4.0 * EPS))
+        moves = np.outer(lengths, nearer + error)
+        moves += np.outer(_apart(left, across, lengths), curved)
+        np.minimum(moves, np.outer(lengths, far + error), out=moves)
+        reach += moves
+        return ~(reach < limit * (1.0 - 16.0 * EPS))
 
 
 def _apart(left: Left, across: Array, lengths: Array) -> Array:
     """||(1 - P_g) x_j|| of the module's text, at most, for any of the groups."""
     on = left.on
     doubt = gamma(len(on.at.m) + 2 * len(across.T) + 48) * norm(np.abs(on.factor.Z).T @ np.sqrt(np.diag(on.H)))
-    inside = row_norms(across @ on.factor.Z)[:, None] / (1.0 + on.factor.of_inverse) - doubt * lengths
+    inside = row_norms(across @ on.factor.Z) / (1.0 + on.factor.of_inverse) - doubt * lengths
     inside = np.maximum(inside, 0.0) ** 2 / (1.0 + on.factor.tau) * (1.0 - 1e-9)
     with np.errstate(divide="ignore", invalid="ignore"):
         more = np.where(left.more_l2 > 0.0, left.more_l2 / (left.l2 - left.more_l2), 0.0).max(initial=0.0)
@@ -437,7 +440,7 @@ def stepped(left: Left, known: Gradients, there: Array) -> Array:
     plain = np.flatnonzero(((there != 0.0) | (left.l1 == 0.0)).all(axis=0))
     part, slope = left.among(plain), (gradient + left.l1 * signs)[:, plain]
     step = -part.solve(slope)
-    for _ in range(CORRECTIONS if part.more_l2.any() else 0):
+    for _ in range(CORRECTIONS * left.changes):
         step = step - part.solve(slope + part.product(step))
     n[:, plain] = step
     kept = np.isfinite(n) & ((signs * (there + n) > 0.0) | (left.l1 == 0.0))
