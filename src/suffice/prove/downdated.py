@@ -38,6 +38,7 @@ from suffice.rows.memory import absolute_product
 from suffice.rows.norms import row_norms
 from suffice.rows.rounding import TINY, gamma
 
+WIDE = 3  # columns over rows: of more, fits cost less than Hessians
 LEAST_LEFT = 1e-6  # of H, in H_g: less, and nothing is proven by a downdate
 
 
@@ -129,9 +130,12 @@ class AtPoint:
     pull: Array
 
     @classmethod
-    def of(cls, model: WholeModel, w: Array, b: float) -> AtPoint | None:
-        """None where rates leave the range of floats."""
+    def of(cls, model: WholeModel, w: Array, b: float, without: Any = ()) -> AtPoint | None:
+        """Of all rows but some; None where rates leave the range of floats."""
         design, y, a = model.design, model.y, model.a
+        if len(without):
+            a = a.copy()
+            a[without] = 0.0
         offset = np.zeros(len(a)) if model.offset is None else model.offset
         m = design.margins(w) + (b + offset)
         rows = MarginRows(model.loss, m[:, None], y[:, None])
@@ -140,7 +144,7 @@ class AtPoint:
         off = np.where(a > 0.0, off, 0.0)
         if not rows.fine(a, off[:, None]):
             return None
-        slopes, sizes, second = rows.slopes[:, 0], rows.sizes[:, 0], rows.second[:, 0]
+        slopes, sizes, second = (np.where(a > 0.0, one[:, 0], 0.0) for one in (rows.slopes, rows.sizes, rows.second))
         return cls(w, b, m, off, slopes, sizes, a * second, design.adjoint(a * slopes))
 
 
@@ -155,16 +159,19 @@ class OnColumns:
     H: Array
     terms: float
     rows: Array  # X on these columns, scaled, with the intercept's ones
+    l2: Array  # in H
 
     @classmethod
-    def of(cls, model: WholeModel, at: AtPoint, columns: Indices) -> OnColumns | None:
+    def of(cls, model: WholeModel, at: AtPoint, columns: Indices, l2: Array | None = None) -> OnColumns | None:
+        """With the model's l2, or another on these columns."""
+        variables = Variables((columns,), model.intercept)
+        if not 0 < len(variables) <= WIDE * len(at.m):
+            return None
         counting = np.flatnonzero(at.C)
         X = model.design.X
         H, terms = gram(X, columns, np.sqrt(at.C[counting]), counting, intercept=model.intercept)
-        l2, of_H = np.append(model.l2[columns], [0.0] * model.intercept), terms + 12.0
-        variables = Variables((columns,), model.intercept)
-        if len(variables) == 0:
-            return None
+        own = model.l2[columns] if l2 is None else l2
+        l2, of_H = np.append(own, [0.0] * model.intercept), terms + 12.0
         factor = ProvenFactor.of(np.array(H, order="F"), of_H, len(at.m), variables, l2)
         if factor is None:
             return None
@@ -172,7 +179,7 @@ class OnColumns:
         upper = np.triu(H + np.diag(l2)) * scale[:, None] * scale
         ((_, part),) = dense_rows(X, columns, len(at.m))
         part = np.column_stack([part, np.ones(len(part))]) if model.intercept else part
-        return cls(model, at, columns, factor, upper + np.triu(upper, 1).T, of_H, part * scale)
+        return cls(model, at, columns, factor, upper + np.triu(upper, 1).T, of_H, part * scale, own)
 
     @cached_property
     def variables(self) -> Array:
@@ -240,7 +247,7 @@ class Left:
         model, scale = on.model, on.factor.scale[:, None]
         none = np.zeros((int(model.intercept), len(groups)))
         l1, l2 = groups.penalties(model, on.columns)
-        before = model.l2[on.columns, None]
+        before = on.l2[:, None]
         with np.errstate(divide="ignore", invalid="ignore"):
             less = np.where(before > 0.0, 1.0 - l2 / before, 0.0)
         delta = np.maximum(less.max(axis=0, initial=0.0), 0.0) + 8.0 * EPS

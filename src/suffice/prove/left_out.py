@@ -58,9 +58,10 @@ LARGEST_PRODUCT = 0.5  # q: beyond, nothing is claimed
 CORRECTIONS = 2  # of a step, whose model leaves out how l2 changes
 PASSES = 12  # gradients for what is proven, but not to what is wanted
 ROUNDS = 6  # gradients for what is not proven; in each columns may join
+KEPT = 1 << 24  # numbers in factors' rows of single groups
 NUMBERS = 1 << 20  # of rows times groups at a time
 FAR = 32  # rows whose moves are known one by one
-FACES, WIDE = 12, 3  # rounds of signs that change; columns over rows: of more, fits cost less than Hessians
+FACES = 12  # rounds of signs that change
 WORTH = 0.5  # of what is off: what another pass has to leave at most
 
 
@@ -334,15 +335,18 @@ class _Found:
 
     def take(self, these: Indices, on: OnColumns, found: Shown) -> None:
         """What is proven, where it is sharper than before."""
-        if on not in self.on:
-            self.on.append(on)
         better = np.where(found.kept, found.slack < self.slack[these], ~self.proven[these])
+        if not better.any():
+            return
         g, there = these[better], found.p[:, better] * on.factor.scale[:, None]
         self.weights[:, g] = 0.0
         self.weights[np.ix_(on.columns, g)] = there[on.weights]
         self.b[g] = there[-1] if self.model.intercept else 0.0
         self.slack[g] = np.where(found.kept, found.slack, math.inf)[better]
-        self.place[g] = self.on.index(on)
+        if self.proven[g].any():
+            if on not in self.on:
+                self.on.append(on)
+            self.place[g] = self.on.index(on)
 
     @property
     def proven(self) -> Any:
@@ -370,8 +374,9 @@ def leave_out(model: WholeModel, w: Array, b: float, groups: Groups, within: flo
         at = AtPoint.of(model, w, b)
         support = np.flatnonzero((w != 0.0) | (model.l1 == 0.0))
         on = None if at is None or len(groups) == 0 else OnColumns.of(model, at, support)
+        found.on = [] if on is None else [on]
         doubtful, again = np.zeros(len(w), dtype=np.bool_), _stepped
-        for _ in range(2 + ROUNDS):
+        for _ in range(ROUNDS):
             rest = np.flatnonzero(~found.proven)
             if at is None or on is None or len(rest) == 0:
                 break
@@ -379,9 +384,14 @@ def leave_out(model: WholeModel, w: Array, b: float, groups: Groups, within: flo
             for part in _parts(groups.taken(rest), len(w) if again is _stepped else max(len(w), len(at.m))):
                 doubtful |= again(found, on, rest[part])
             if doubtful.any():
-                more = np.union1d(on.columns, np.flatnonzero(doubtful))
-                on = OnColumns.of(model, at, more) if len(more) <= WIDE * len(at.m) else None
+                on = OnColumns.of(model, at, np.union1d(on.columns, np.flatnonzero(doubtful)))
+            elif again is _moved and (~found.proven).sum() > WORTH * len(rest):
+                break
             again = again if doubtful.any() else _moved  # from w once more, on more columns, or from where they are
+        rest = np.flatnonzero(~found.proven)
+        if on is not None and len(rest) * on.rows.size <= KEPT:
+            for g in rest.tolist():
+                _alone(found, on.columns, g)
         if within < math.inf:
             _nearer(found, within)
     return found.whole()
@@ -421,6 +431,22 @@ def _moved(found: _Found, on: OnColumns, these: Indices) -> Any:
     return proof.zero.any(axis=1)
 
 
+def _alone(found: _Found, columns: Indices, g: int) -> None:
+    """The same of one group, by a factor of its own where it is."""
+    model, these = found.model, np.array([g])
+    alone = found.groups.taken(these)
+    for _ in range(ROUNDS):
+        at = AtPoint.of(model, found.weights[:, g], float(found.b[g]), alone.rows)
+        l2 = alone.penalties(model, columns)[1][:, 0]
+        on = None if at is None else OnColumns.of(model, at, columns, l2)
+        if on is None:
+            break
+        doubtful = np.flatnonzero(_stepped(found, on, these))
+        columns = np.union1d(columns, doubtful)
+        if found.proven[g]:
+            break
+
+
 def _nearer(found: _Found, within: Any) -> None:
     """Further gradients for groups that are proven, but not to `within`."""
     for _ in range(PASSES):
@@ -444,7 +470,7 @@ def stepped(left: Left, known: Gradients, there: Array) -> Array:
         step = step - part.solve(slope + part.product(step))
     n[:, plain] = step
     kept = np.isfinite(n) & ((signs * (there + n) > 0.0) | (left.l1 == 0.0))
-    turned = np.flatnonzero(~kept.all(axis=0) & (len(there) <= WIDE * len(left.on.at.m)))
+    turned = np.flatnonzero(~kept.all(axis=0))
     signs = np.where(kept | np.isnan(n), signs, 0.0)
     for some in _parts(turned, len(there) ** 2):
         these = turned[some]
