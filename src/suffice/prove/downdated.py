@@ -38,6 +38,7 @@ from suffice.rows.memory import absolute_product
 from suffice.rows.norms import row_norms
 from suffice.rows.rounding import TINY, gamma
 
+NUMBERS = 1 << 22  # of rows times columns at a time
 WIDE = 3  # columns over rows: of more, fits cost less than Hessians
 LEAST_LEFT = 1e-6  # of H, in H_g: less, and nothing is proven by a downdate
 
@@ -226,9 +227,40 @@ class OnColumns:
         """||e_j|| of the scaled variables by the inverse of H, at most."""
         return np.asarray(row_norms(self.factor.Z) * self.factor.up * self.up)
 
+    @cached_property
+    def beside(self) -> Beside:
+        return Beside.of(self)
+
     def of_new(self, X: Any) -> Array:
         """||x|| by the inverse of H of other rows, at most."""
         return self.factor.norms(X)[:, 0] * self.up
+
+
+@dataclass(frozen=True, eq=False)
+class Beside:
+    """The columns that are not among those of `on`: x_j^T C X, ||x_j||, and ||x_j - P x_j||, P = X H^-1 X^T C, both in
+    norms by C and at most."""
+
+    columns: Indices
+    across: Array
+    lengths: Array
+    apart: Array
+
+    @classmethod
+    def of(cls, on: OnColumns) -> Beside:
+        columns, C, factor, N = np.setdiff1d(np.arange(len(on.at.w)), on.columns), on.at.C, on.factor, len(on.at.m)
+        across, squares = np.zeros((len(columns), len(factor))), np.zeros(len(columns))
+        most = max(NUMBERS // N, 1)
+        for first in range(0, len(columns), most):
+            here = slice(first, first + most)
+            ((_, X),) = dense_rows(on.model.design.X, columns[here], N)
+            weighted = X * C[:, None]
+            across[here], squares[here] = weighted.T @ on.rows, np.einsum("ij,ij->j", X, weighted)
+        lengths = np.sqrt(squares) * (1.0 + gamma(N + 16)) + 1e-150
+        doubt = gamma(N + 2 * len(factor) + 48) * norm(np.abs(factor.Z).T @ np.sqrt(np.diag(on.H)))
+        inside = np.maximum(row_norms(across @ factor.Z) / (1.0 + factor.of_inverse) - doubt * lengths, 0.0)
+        apart = np.maximum(lengths**2 * (1.0 + 1e-9) - inside**2 * (1.0 - 1e-9) / (1.0 + factor.tau), 0.0)
+        return cls(columns, across, lengths, np.sqrt(apart))
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,6 +334,13 @@ class Left:
         doubt = self.groups.summed(rows, self.C * self.groups.along(rows, sizes))
         doubt += (self.l2 + np.abs(self.more_l2) if self.changes else self.l2) * sizes
         return np.asarray(whole + gamma(2 * size + 40) * doubt + 1e-200)
+
+    @cached_property
+    def longest(self) -> float:
+        """By how much ||x_j - P_g x_j|| may be longer than ||x_j - P x_j||."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            more = np.where(self.more_l2 > 0.0, self.more_l2 / (self.l2 - self.more_l2), 0.0)
+        return math.sqrt(1.0 + float(more.max(initial=0.0))) * (1.0 + 8.0 * EPS)
 
     def among(self, these: Indices) -> Left:
         """Some of the groups, in ascending order."""

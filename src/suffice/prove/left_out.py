@@ -60,6 +60,7 @@ PASSES = 12  # gradients for what is proven, but not to what is wanted
 ROUNDS = 6  # gradients for what is not proven; in each columns may join
 KEPT = 1 << 24  # numbers in factors' rows of single groups
 NUMBERS = 1 << 20  # of rows times groups at a time
+FEW = 8  # columns that join for one group at a time
 FAR = 32  # rows whose moves are known one by one
 FACES = 12  # rounds of signs that change
 WORTH = 0.5  # of what is off: what another pass has to leave at most
@@ -148,6 +149,11 @@ class Shown:
     zero: Any
 
     @property
+    def joining(self) -> Any:
+        """Which columns these are for groups with few of them: bounds of others are too wide yet."""
+        return self.zero[:, self.zero.sum(axis=0) <= FEW].any(axis=1)
+
+    @property
     def kept(self) -> Any:
         return np.isfinite(self.slack) & ~self.zero.any(axis=0)
 
@@ -190,12 +196,8 @@ def shown(left: Left, known: Gradients, there: Array, n: Array) -> Shown:
         same = (np.abs(p) > on.singles[:, None] * slack) | (left.l1 == 0.0)
         nearer = np.where(same.all(axis=0), residual + 2.0 * turned, math.inf)
         far, curved, nearer = (one * grow * (1.0 + gamma(len(on.at.m) + 32)) for one in (far, curved, nearer))
-    doubtful = np.zeros(known.pulls.shape, dtype=np.bool_)
-    outside = np.setdiff1d(np.arange(len(doubtful)), on.columns)
-    for part in _parts(outside, max(len(on.at.m), len(groups))):
-        columns = outside[part]
-        these = np.isfinite(slack)
-        doubtful[columns] = _pulled(left, known, n, columns, *(np.where(these, one, 0.0) for one in (far, curved, nearer)))
+    these, doubtful = np.isfinite(slack), np.zeros(known.pulls.shape, dtype=np.bool_)
+    doubtful[on.beside.columns] = _pulled(left, known, n, *(np.where(these, one, 0.0) for one in (far, curved, nearer)))
     return Shown(p, slack, doubtful)
 
 
@@ -223,44 +225,28 @@ def _reach(left: Left, n: Array, moved: Array) -> Array:
     return np.maximum(far.max(axis=0, initial=0.0) + rounding, rest * moved)
 
 
-def _pulled(
-    left: Left, known: Gradients, n: Array, columns: Indices, far: Array, curved: Array, nearer: Array
-) -> Any:
-    """Which of these columns, whose weights are 0, may not stay so."""
-    on, groups, model = left.on, left.groups, left.on.model
-    ((_, X),) = dense_rows(model.design.X, columns, len(on.at.m))
-    C = on.at.C
-    weighted = X * C[:, None]
-    across = weighted.T @ on.rows
-    lengths = np.sqrt(np.einsum("ij,ij->j", X, weighted)) * (1.0 + gamma(len(C) + 16)) + 1e-150
+def _pulled(left: Left, known: Gradients, n: Array, far: Array, curved: Array, nearer: Array) -> Any:
+    """Which of the columns beside these, whose weights are 0, may not stay so."""
+    on, groups, C, columns, lengths = left.on, left.groups, left.on.at.C, left.on.beside.columns, left.on.beside.lengths
+    if len(columns) == 0:
+        return np.zeros((0, len(groups)), dtype=np.bool_)
     # entries of a row are no more than lengths over C_i^(1/2)
     roots = np.sqrt(left.C) * groups.along(np.abs(left.taken), np.abs(n))
     error = np.sqrt(np.diag(on.H)) @ np.abs(n) * 1.01 + groups.sums @ roots
     error = gamma(len(C) + len(n) + groups.largest + 64) * error * (1.0 + gamma(len(groups.rows) + 16))
-    reach = across @ n
+    reach = on.beside.across @ n
     reach -= groups.summed(left.X[columns], left.C * left.along(n))
     reach += known.pulls[columns]
     np.abs(reach, out=reach)
     reach *= 1.0 + 16.0 * EPS
     reach += known.of_pulls[columns]
-    limit, _ = groups.penalties(model, columns)
+    limit, _ = groups.penalties(on.model, columns)
     with np.errstate(invalid="ignore"):
         moves = np.outer(lengths, nearer + error)
-        moves += np.outer(_apart(left, across, lengths), curved)
+        moves += np.outer(on.beside.apart, curved * left.longest)
         np.minimum(moves, np.outer(lengths, far + error), out=moves)
         reach += moves
         return ~(reach < limit * (1.0 - 16.0 * EPS))
-
-
-def _apart(left: Left, across: Array, lengths: Array) -> Array:
-    """||(1 - P_g) x_j|| of the module's text, at most, for any of the groups."""
-    on = left.on
-    doubt = gamma(len(on.at.m) + 2 * len(across.T) + 48) * norm(np.abs(on.factor.Z).T @ np.sqrt(np.diag(on.H)))
-    inside = row_norms(across @ on.factor.Z) / (1.0 + on.factor.of_inverse) - doubt * lengths
-    inside = np.maximum(inside, 0.0) ** 2 / (1.0 + on.factor.tau) * (1.0 - 1e-9)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        more = np.where(left.more_l2 > 0.0, left.more_l2 / (left.l2 - left.more_l2), 0.0).max(initial=0.0)
-    return np.asarray(np.sqrt(np.maximum(lengths**2 * (1.0 + 1e-9) - inside, 0.0) * (1.0 + more)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -417,7 +403,7 @@ def _stepped(found: _Found, on: OnColumns, these: Indices) -> Any:
     known, there = Gradients.at_w(left), np.repeat(on.variables[:, None], len(these), axis=1)
     proof = shown(left, known, there, stepped(left, known, there))
     found.take(these, on, proof)
-    return proof.zero.any(axis=1)
+    return proof.joining
 
 
 def _moved(found: _Found, on: OnColumns, these: Indices) -> Any:
@@ -428,7 +414,7 @@ def _moved(found: _Found, on: OnColumns, these: Indices) -> Any:
     known = Gradients.at(left, there - on.variables[:, None])
     proof = shown(left, known, there, stepped(left, known, there))
     found.take(these, on, proof)
-    return proof.zero.any(axis=1)
+    return proof.joining
 
 
 def _alone(found: _Found, columns: Indices, g: int) -> None:
