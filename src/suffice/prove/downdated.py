@@ -33,7 +33,7 @@ from suffice.prove.factor import Indices, ProvenFactor, Variables
 from suffice.prove.verified_rows import MarginRows
 from suffice.rows.design import Design
 from suffice.rows.given import taken
-from suffice.rows.gram import as_array, dense_rows, fits_array, gram
+from suffice.rows.gram import as_array, dense_rows, gram
 from suffice.rows.memory import absolute_product
 from suffice.rows.norms import row_norms
 from suffice.rows.rounding import TINY, gamma
@@ -220,7 +220,8 @@ class OnColumns:
     @cached_property
     def order(self) -> Indices:
         """Rows that count, the farthest first."""
-        return np.argsort(-np.where(self.model.a > 0.0, self.norms, -1.0), kind="stable")[: np.count_nonzero(self.model.a)]
+        counting = np.flatnonzero(self.model.a)
+        return np.asarray(counting[np.argsort(-self.norms[counting], kind="stable")])
 
     @cached_property
     def singles(self) -> Array:
@@ -302,7 +303,7 @@ class Left:
         return np.ascontiguousarray(self.on.rows[self.groups.rows].T)
 
     @cached_property
-    def X(self) -> Array:
+    def X(self) -> Array:  # noqa: N802 (the symbol)
         """The same of all columns of X, as they are."""
         X, rows = self.on.model.design.X, self.groups.rows
         return np.ascontiguousarray(as_array(taken(X, rows)).T)
