@@ -22,7 +22,8 @@ import numpy as np
 
 from suffice.arrays import EPS, Array, norm
 from suffice.prove.factor import Indices
-from suffice.prove.left_out import LeftOut, leave_out
+from suffice.prove.left_out import LeftOut
+from suffice.prove.left_out_turned import Turned, left_out_models
 from suffice.rows.given import counted, taken
 from suffice.rows.gram import as_array
 from suffice.rows.norms import row_norms
@@ -93,7 +94,7 @@ class Downdates:
     """Models without one row each, from that of all rows."""
 
     split: Split  # of all rows
-    models: LeftOut
+    models: LeftOut | Turned
 
     def margins(self, X: Any) -> Bounded:
         """Rows x models."""
@@ -191,4 +192,4 @@ def taken_one_by_one(data: SearchData, penalties: dict[str, float], whole: Split
         return None
     model, w, b, parts = fast
     spread = float(np.std(model.design.margins(w)))
-    return Downdates(whole, leave_out(model, w, b, parts, WITHIN * spread if spread > 0.0 else math.inf))
+    return Downdates(whole, left_out_models(model, w, b, parts, WITHIN * spread if spread > 0.0 else math.inf))

@@ -33,7 +33,8 @@ from suffice.arrays import EPS, Array
 from suffice.lazy import cached_property
 from suffice.models.margin_losses import Squared
 from suffice.penalties.prox import soft
-from suffice.prove.downdated import OnColumns
+from suffice.prove.downdated import WIDE, OnColumns
+from suffice.prove.left_out import LeftOut
 from suffice.rows.given import numbered, taken
 from suffice.rows.rounding import gamma
 from suffice.sklearn._coefficient_proofs import MINUS, OPEN, PLUS, ZERO, CoefficientProofs
@@ -79,6 +80,8 @@ class Influence:
         found = taken_one_by_one(data, search.best_penalties_)
         if found is None:
             raise TypeError(f"influence is of models of one output with an l1 and an l2, got {search.estimator}")
+        if not isinstance(found.models, LeftOut) or not found.models.on:
+            raise TypeError(f"influence is of at most {WIDE} columns with weights for each row")
         low, high = _ranges(found)
         features = _features(found)
         unclear = (low <= 0.0) & (high >= 0.0) & (low < high)  # of columns that might enter or leave

@@ -27,7 +27,8 @@ from suffice.lazy import cached_property
 from suffice.models.margin_losses import Bending, Squared
 from suffice.protocols import conforms
 from suffice.prove.downdated import Groups, WholeModel
-from suffice.prove.left_out import LeftOut, leave_out
+from suffice.prove.left_out import LeftOut
+from suffice.prove.left_out_turned import Turned, left_out_models
 from suffice.rows.given import here, indexed
 from suffice.rows.gram import fits_array
 from suffice.sklearn._final_fit import solved
@@ -66,7 +67,7 @@ class LeftOutRows:
     scoring: str
     open: tuple[Any, ...]
     refits: int
-    models: LeftOut | None  # the models themselves, where they come from that of all rows
+    models: LeftOut | Turned | None  # the models themselves, where they come from that of all rows
 
     def __repr__(self) -> str:
         low, high = self.score_interval
@@ -187,7 +188,7 @@ class LeftOutTask:
         models = None
         if fast is not None:
             model, w, b, parts = fast
-            models = leave_out(model, w, b, parts, within)
+            models = left_out_models(model, w, b, parts, within)
             m, off = models.left()
             margin[parts.rows], error[parts.rows] = shifted(whole, m, off, parts.rows)
         open_, refits = [], 0
