@@ -148,7 +148,7 @@ def piped(problem: tuple[Any, ...], groups: list[Any], rng: np.random.Generator)
     except ValueError:  # of all rows there is none
         return [], 0
     ratios, proven = [], 0
-    for g, left in enumerate(groups):
+    for left in groups:
         if not np.isfinite(rows.error[left]).all():
             continue
         proven += 1
@@ -164,7 +164,9 @@ def piped(problem: tuple[Any, ...], groups: list[Any], rng: np.random.Generator)
         true = refitted(kind, Z[keep], y[keep], a[keep] / a[keep].sum(), *penalties, intercept, o[keep], near)
         if true is not None:
             off = [abs(float(true.margin(Z[i], o[i])) - rows.margin[i]) for i in left]
-            ratios += [d / (rows.error[i] + 1e-10 * (1.0 + abs(rows.margin[i]))) for d, i in zip(off, left, strict=True)]
+            ratios += [
+                d / (rows.error[i] + 1e-10 * (1.0 + abs(rows.margin[i]))) for d, i in zip(off, left, strict=True)
+            ]
     return ratios, proven
 
 

@@ -22,8 +22,7 @@ import numpy as np
 
 from suffice.arrays import EPS, Array, norm
 from suffice.prove.factor import Indices
-from suffice.prove.left_out import LeftOut
-from suffice.prove.left_out_turned import Turned, left_out_models
+from suffice.prove.left_out_turned import left_out_models
 from suffice.rows.given import counted, taken
 from suffice.rows.gram import as_array
 from suffice.rows.norms import row_norms
@@ -94,7 +93,7 @@ class Downdates:
     """Models without one row each, from that of all rows."""
 
     split: Split  # of all rows
-    models: LeftOut | Turned
+    models: Any  # LeftOut or Turned
 
     def margins(self, X: Any) -> Bounded:
         """Rows x models."""
@@ -162,12 +161,12 @@ class HeldOutModels:
     @classmethod
     def of_rows(cls, data: SearchData, penalties: dict[str, float]) -> HeldOutModels:
         """Those without every row: from that of all rows where that is possible, else fitted anew."""
-        count, whole = len(data.y), data.whole()
+        count, downdates = len(data.y), taken_one_by_one(data, penalties)
+        whole = data.whole() if downdates is None else downdates.split
         outputs = whole.model.learner.outputs if isinstance(whole.model, LinearFold) else 1
         margin, error = np.zeros((count, outputs)), np.full(count, math.inf)
-        downdates = taken_one_by_one(data, penalties, whole)
         if downdates is not None:
-            margin[:, 0], error = shifted(whole, *downdates.models.left())
+            margin[:, 0], error = shifted(downdates.split, *downdates.models.left())
         anew, near = dict[int, ProvenModel](), list[Solution]()
         for i in np.flatnonzero(~np.isfinite(error)).tolist():
             with suppress(ValueError):  # one class is left, or there is no finite intercept
@@ -179,17 +178,19 @@ class HeldOutModels:
         return cls(np.arange(count), count, anew, downdates, np.where(np.isfinite(margin), margin, 0.0), error)
 
 
-def taken_one_by_one(data: SearchData, penalties: dict[str, float], whole: Split | None = None) -> Downdates | None:
+def taken_one_by_one(
+    data: SearchData,
+    penalties: dict[str, float],
+) -> Downdates | None:
     """Models without each row from that of all rows; None where they cannot be had so."""
     if set(penalties) != {"l1", "l2"}:
         return None
     final, _ = split_pipeline(data.estimator)
     both, rows = (penalties["l1"], penalties["l2"]), range(len(data.y))
     task = LeftOutTask(data, find_adapter(final), lambda weights: both, tuple(np.array([i]) for i in rows), tuple(rows))
-    whole = data.whole() if whole is None else whole
-    fast = task._downdated(whole)
+    fast = task.downdated()
     if fast is None:
         return None
     model, w, b, parts = fast
     spread = float(np.std(model.design.margins(w)))
-    return Downdates(whole, left_out_models(model, w, b, parts, WITHIN * spread if spread > 0.0 else math.inf))
+    return Downdates(task.whole, left_out_models(model, w, b, parts, WITHIN * spread if spread > 0.0 else math.inf))

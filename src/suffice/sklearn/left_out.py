@@ -146,7 +146,7 @@ class LeftOutTask:
             raise ValueError(f"y must have one entry for each of {count} rows, got shape {y.shape}")
         weight = _check_sample_weight(sample_weight, np.zeros((count, 1)), dtype=np.float64, ensure_non_negative=True)
         if groups is None:
-            parts, labels = [np.array([row]) for row in range(count)], list(range(count))
+            parts, labels = list(np.arange(count)[:, None]), list(range(count))
         else:
             groups = np.asarray(groups)
             if groups.shape != (count,):
@@ -184,7 +184,7 @@ class LeftOutTask:
         whole = self.whole
         count = len(self.data.y)
         margin, error = np.full(count, math.nan), np.full(count, math.inf)
-        fast = self._downdated(whole)
+        fast = self.downdated()
         models = None
         if fast is not None:
             model, w, b, parts = fast
@@ -220,20 +220,21 @@ class LeftOutTask:
             ends, mean = (-math.inf, score.offset), math.nan
         return LeftOutRows(margin, error, link(margin), low, high, mean, ends, scoring, tuple(open_), refits, models)
 
-    def _downdated(self, whole: Split) -> tuple[WholeModel, Array, float, Groups] | None:
+    def downdated(self) -> tuple[WholeModel, Array, float, Groups] | None:
         """The model of all rows as `suffice.prove.left_out` takes it, with its weights, intercept and groups; None
         where it is another kind of model."""
-        known = self.downdates(whole)
-        if known is None:
+        if self.downdates is None:
             return None
-        (groups, c), (l1, l2) = known, self.penalties(self._weights(whole))
+        whole, (groups, c) = self.whole, self.downdates
+        l1, l2 = self.penalties(self._weights(whole))
         x = solved(whole.model.at(l1=c * l1, l2=c * l2), whole.solver, ACCURACY).x
         return *whole_model(whole, x, c * l1, c * l2), groups
 
-    def downdates(self, whole: Split) -> tuple[Groups, float] | None:
+    @cached_property
+    def downdates(self) -> tuple[Groups, float] | None:
         """The groups, with what becomes of penalties that are times c, and c, which most have: where leverages are near
         1, penalties that shrink as well would leave no proof. None where models do not come from that of all rows."""
-        fold = whole.model
+        whole, fold = self.whole, self.whole.model
         if not isinstance(fold, LinearFold) or type(fold.learner) is not OneMargin or fold.design.rows.dear:
             return None
         plain = conforms(fold.psi, Bending) and not np.any(fold.structure.positive)
