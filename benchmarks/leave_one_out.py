@@ -38,8 +38,7 @@ from sklearn.preprocessing import StandardScaler
 from table_sources import content, download
 
 from suffice.prove.downdated import Groups, WholeModel
-from suffice.prove.left_out import LeftOut
-from suffice.prove.left_out_turned import left_out_models
+from suffice.prove.left_out_dual import left_out_models
 from suffice.rows.design import Design
 from suffice.sklearn import ElasticNetGLM, SufficeSearchCV
 from suffice.sklearn._final_fit import solved
@@ -93,14 +92,13 @@ def truth(intervals: int, seed: int) -> dict[str, Any]:
         m, e = made.left()
         new = rng.standard_normal((NEW, X.shape[1]))
         of_new, error_of_new = made.margins(new)
-        found["wide"] += len(groups) * (not isinstance(made, LeftOut))
-        intercepts = (made if isinstance(made, LeftOut) else made.made).b
+        found["wide"] += len(groups) * (made.turn is not None)
         found["problems"] += 1
         found["groups"] += len(groups)
         for g in np.flatnonzero(made.proven):
             found["proven"] += 1
             keep, s, c = np.setdiff1d(np.arange(len(y)), groups[g]), 1.0 if scales is None else scales[g], share[g]
-            near = np.append(made.weights_of(g), intercepts[g])
+            near = np.append(made.weights_of(g), made.b[g])
             true = refitted(kind, X[keep], y[keep], a[keep], l1 * c * s, l2 * c * s * s, intercept, offset[keep], near)
             if true is None:
                 found["no truth"] += 1

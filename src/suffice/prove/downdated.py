@@ -229,39 +229,20 @@ class OnColumns:
         return np.asarray(row_norms(self.factor.Z) * self.factor.up * self.up)
 
     @cached_property
-    def beside(self) -> Beside:
-        return Beside.of(self)
+    def beside(self) -> tuple[Indices, Array, Array]:
+        """The columns j of X that are not among these, x_j^T C X, and ||x_j||_C at most."""
+        columns, C, N = np.setdiff1d(np.arange(len(self.at.w)), self.columns), self.at.C, len(self.at.m)
+        across, squares, most = np.zeros((len(columns), len(self.factor))), np.zeros(len(columns)), max(NUMBERS // N, 1)
+        for first in range(0, len(columns), most):
+            here = slice(first, first + most)
+            ((_, X),) = dense_rows(self.model.design.X, columns[here], N)
+            weighted = X * C[:, None]
+            across[here], squares[here] = weighted.T @ self.rows, np.einsum("ij,ij->j", X, weighted)
+        return columns, across, np.sqrt(squares) * (1.0 + gamma(N + 16)) + 1e-150
 
     def of_new(self, X: Any) -> Array:
         """||x|| by the inverse of H of other rows, at most."""
         return self.factor.norms(X)[:, 0] * self.up
-
-
-@dataclass(frozen=True, eq=False)
-class Beside:
-    """The columns that are not among those of `on`: x_j^T C X, ||x_j||, and ||x_j - P x_j||, P = X H^-1 X^T C, both in
-    norms by C and at most."""
-
-    columns: Indices
-    across: Array
-    lengths: Array
-    apart: Array
-
-    @classmethod
-    def of(cls, on: OnColumns) -> Beside:
-        columns, C, factor, N = np.setdiff1d(np.arange(len(on.at.w)), on.columns), on.at.C, on.factor, len(on.at.m)
-        across, squares = np.zeros((len(columns), len(factor))), np.zeros(len(columns))
-        most = max(NUMBERS // N, 1)
-        for first in range(0, len(columns), most):
-            here = slice(first, first + most)
-            ((_, X),) = dense_rows(on.model.design.X, columns[here], N)
-            weighted = X * C[:, None]
-            across[here], squares[here] = weighted.T @ on.rows, np.einsum("ij,ij->j", X, weighted)
-        lengths = np.sqrt(squares) * (1.0 + gamma(N + 16)) + 1e-150
-        doubt = gamma(N + 2 * len(factor) + 48) * norm(np.abs(factor.Z).T @ np.sqrt(np.diag(on.H)))
-        inside = np.maximum(row_norms(across @ factor.Z) / (1.0 + factor.of_inverse) - doubt * lengths, 0.0)
-        apart = np.maximum(lengths**2 * (1.0 + 1e-9) - inside**2 * (1.0 - 1e-9) / (1.0 + factor.tau), 0.0)
-        return cls(columns, across, lengths, np.sqrt(apart))
 
 
 @dataclass(frozen=True, eq=False)
@@ -335,13 +316,6 @@ class Left:
         doubt = self.groups.summed(rows, self.C * self.groups.along(rows, sizes))
         doubt += (self.l2 + np.abs(self.more_l2) if self.changes else self.l2) * sizes
         return np.asarray(whole + gamma(2 * size + 40) * doubt + 1e-200)
-
-    @cached_property
-    def longest(self) -> float:
-        """By how much ||x_j - P_g x_j|| may be longer than ||x_j - P x_j||."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            more = np.where(self.more_l2 > 0.0, self.more_l2 / (self.l2 - self.more_l2), 0.0)
-        return math.sqrt(1.0 + float(more.max(initial=0.0))) * (1.0 + 8.0 * EPS)
 
     def among(self, these: Indices) -> Left:
         """Some of the groups, in ascending order."""

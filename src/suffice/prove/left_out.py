@@ -24,7 +24,8 @@ from suffice.prove.downdated import AtPoint, Groups, Left, OnColumns, WholeModel
 from suffice.prove.factor import Indices
 from suffice.prove.left_out_bounds import Gradients, Shown, shown
 from suffice.rows.given import taken
-from suffice.rows.gram import dense_rows
+from suffice.rows.gram import as_array, dense_rows
+from suffice.rows.norms import row_norms
 from suffice.rows.rounding import TINY, gamma
 
 CORRECTIONS = 2  # of a step, whose model leaves out how l2 changes
@@ -34,6 +35,15 @@ KEPT = 1 << 24  # numbers in factors' rows of single groups
 NUMBERS = 1 << 20  # of rows times groups at a time
 FACES = 12  # rounds of signs that change
 WORTH = 0.5  # of what is off: what another pass has to leave at most
+
+
+@dataclass(frozen=True, eq=False)
+class Turn:
+    """Models in coordinates x Q: what margins of exact ones may be further off, times ||x|| and besides."""
+
+    Q: Array
+    along: Array
+    own: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +59,7 @@ class LeftOut:
     slack: Array
     place: Indices  # which of `on` has a group's norms
     on: tuple[OnColumns, ...]
+    turn: Turn | None = None
 
     @property
     def proven(self) -> Any:
@@ -58,7 +69,7 @@ class LeftOut:
         """On all columns, proven or not."""
         w = np.zeros(len(self.model.l1))
         w[self.columns] = self.weights[:, g]
-        return w
+        return w if self.turn is None else self.turn.Q @ w
 
     def norms(self, X: Any) -> Array:
         """||x|| of rows of X for every group, rows x groups, at most."""
@@ -67,9 +78,15 @@ class LeftOut:
 
     def margins(self, X: Any, offset: Any = 0.0) -> tuple[Array, Array]:
         """x . w + b of rows of X by every group's model, and how far that may be from exact ones: rows x groups."""
+        further: Any = 0.0
+        if self.turn is not None:
+            X = as_array(X)
+            lengths = row_norms(X) * (1.0 + gamma(X.shape[1] + 16)) + 1e-150
+            X, further = X @ self.turn.Q, lengths[:, None] * self.turn.along + self.turn.own
         ((_, part),) = dense_rows(X, self.columns, X.shape[0])
         m = part @ self.weights + self.b
-        rounding = gamma(len(self.columns) + 6) * (np.abs(part) @ np.abs(self.weights) + np.abs(self.b)) + TINY
+        rounding = further + TINY
+        rounding = rounding + gamma(len(self.columns) + 6) * (np.abs(part) @ np.abs(self.weights) + np.abs(self.b))
         with np.errstate(invalid="ignore"):
             return m + offset, self.slack * self.norms(X) + rounding + 4.0 * EPS * (np.abs(m) + np.abs(offset))
 
@@ -87,6 +104,7 @@ class LeftOut:
             lengths[here] = one.norms[rows[here]]
         with np.errstate(invalid="ignore"):
             error = self.slack[which] * lengths + gamma(len(self.columns) + 6) * size
+            error = error if self.turn is None else error + 2.0 * self.turn.own[which]
         return m + offset, error + 4.0 * EPS * (np.abs(m) + np.abs(offset)) + TINY
 
 

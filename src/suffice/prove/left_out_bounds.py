@@ -19,16 +19,9 @@ in norms by H_g(p) = e^(+-a) H_g(z), d = kappa e^(a/2) ||p - w*||. So if  kappa 
 
     ||p - w*||  <=  rho = -ln(1 - q) / (kappa e^(a/2))        (||v|| for squares, M = 0).
 
-If the gradient at w* on all columns j outside E is less than l1_g, then w* is the minimiser of Phi_g, and
-|x . (p - w*)| <= slack_g ||x||_{H^-1}  for every x. That gradient differs from the model's, at p, by what ||x_j||_C
-times r and ||p - w*|| allow. Where p has the signs of w*, which slack_g tells,  H' (p - w*) = v + X_E^T t  for an H' of
-e^(+-a') H_g,  a' = alpha + a + kappa rho,  and the model is off by X^T t,  ||C^(-1/2) t|| <= r. What t does to column j
-is then undone but for the part of x_j that no columns of E make up: with P_g = X_E H_g^-1 X_E^T C, it differs by
-
-    <=  ||x_j - P_g x_j||_C r  +  ||x_j||_C (||v|| + 2 (e^a' - 1) ||p - w*||),
-    ||x_j - P_g x_j||^2  <=  min over h of  ||x_j - X_E h||^2 + |h|^2_{l2_g}  <=  x_j . C (1 - P) x_j max(1, l2_g/l2),
-
-P that of all rows. Columns that fail join E, for the groups that are not proven.
+If the gradient at w* on all columns outside E, which differs from the model's by what these norms allow, is less than
+l1_g, then w* is the minimiser of Phi_g, and
+|x . (p - w*)| <= slack_g ||x||_{H^-1}  for every x. Columns that fail this join E, for the groups that are not proven.
 
 Rounding. Margins err by delta_i, which moves u by no more than (sum_i C_i delta_i^2)^(1/2) in norms by H_g^-1, and
 psi'' by the factor e^(M delta_i); sums are bounded entry by entry.
@@ -150,7 +143,7 @@ class Shown:
 
 def shown(left: Left, known: Gradients, there: Array, n: Array) -> Shown:
     """What is proven at `there` + n, by gradients at z, which is `there`."""
-    on, groups, p = left.on, left.groups, there + n
+    on, p = left.on, there + n
     raw = known.on(left, there)
     error = known.error_on(left) + 4.0 * EPS * (np.abs(raw) + left.l2 * np.abs(there) + left.l1)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -169,8 +162,9 @@ def shown(left: Left, known: Gradients, there: Array, n: Array) -> Shown:
         moved = np.sqrt(np.maximum(square, 0.0)) * (1.0 + 8.0 * EPS)
         chord = grow * np.expm1(beta) * moved
         third = float(on.model.loss.third)
-        kappa = third * longer * _farthest(left)
-        a = third * _reach(left, n, longer * grow * moved) * (1.0 + 8.0 * EPS) if third > 0.0 else np.zeros(len(groups))
+        farthest, reach, rest = _farthest(left, n)
+        kappa = third * longer * farthest
+        a = third * np.maximum(reach, rest * longer * grow * moved) * (1.0 + 8.0 * EPS)
         a = np.where(a < 1.0, a, math.nan)
         remainder = grow * moved * a * (0.5 + a * (1.0 + a) / 6.0)
         longer, kappa = longer * np.exp(0.5 * a), kappa * np.exp(0.5 * a)
@@ -180,51 +174,36 @@ def shown(left: Left, known: Gradients, there: Array, n: Array) -> Shown:
         rho = np.where(kappa > 0.0, -np.log1p(-product) / np.maximum(kappa, 1e-300), decrement)
         slack = rho * longer * (1.0 + 32.0 * EPS)
         slack = np.where(np.isfinite(slack) & (beta < 1.0), slack, math.inf)
-        curved = chord + remainder + known.of_margins
-        far = rho * np.exp(kappa * rho + 0.5 * a) + curved
-        turned = np.expm1(beta + a + kappa * rho) * rho * np.exp(0.5 * (beta + a))
-        same = (np.abs(p) > on.singles[:, None] * slack) | (left.l1 == 0.0)
-        nearer = np.where(same.all(axis=0), residual + 2.0 * turned, math.inf)
-        far, curved, nearer = (one * grow * (1.0 + gamma(len(on.at.m) + 32)) for one in (far, curved, nearer))
-    these, doubtful = np.isfinite(slack), np.zeros(known.pulls.shape, dtype=np.bool_)
-    doubtful[on.beside.columns] = _pulled(left, known, n, *(np.where(these, one, 0.0) for one in (far, curved, nearer)))
+        far = rho * np.exp(kappa * rho + 0.5 * a) + chord + remainder + known.of_margins
+        far = far * grow * (1.0 + gamma(len(on.at.m) + 32))
+    doubtful = np.zeros(known.pulls.shape, dtype=np.bool_)
+    doubtful[on.beside[0]] = _pulled(left, known, n, np.where(np.isfinite(slack), far, 0.0))
     return Shown(p, slack, doubtful)
 
 
-def _farthest(left: Left) -> Array:
-    """max ||x_i|| by H^-1 of the rows that remain and count, at most: of all of them, but for the farthest."""
-    groups, lengths, order = left.groups, left.on.norms, left.on.order
-    found = np.full(len(groups), lengths[order[0]])
-    for g in np.unique(groups.which[groups.rows == order[0]]).tolist():
-        found[g] = lengths[np.setdiff1d(order, groups.rows[groups.which == g])].max(initial=0.0)
-    return found
-
-
-def _reach(left: Left, n: Array, moved: Array) -> Array:
-    """max |x_i . n_g| of the rows that remain and count, at most: the farthest FAR of them one by one, others by
-    ||x_i|| times `moved`, a bound on ||n||."""
+def _farthest(left: Left, n: Array) -> tuple[Array, Array, float]:
+    """Over the rows that remain and count, at most: max ||x_i|| by H^-1; max |x_i . n_g| of the FAR farthest; and max
+    ||x_i|| of the others."""
     on, groups = left.on, left.groups
-    order = on.order[:FAR]
-    rest = on.norms[on.order[FAR]] if len(on.order) > FAR else 0.0
-    far = np.abs(on.rows[order] @ n)
-    place = np.full(len(on.at.m), -1)
-    place[order] = np.arange(len(order))
+    far, place = on.order[:FAR], np.full(len(on.at.m), -1)
+    place[far] = np.arange(len(far))
+    lengths, moves = np.repeat(on.norms[far][:, None], len(groups), axis=1), np.abs(on.rows[far] @ n)
     inside = place[groups.rows] >= 0
-    far[place[groups.rows[inside]], groups.which[inside]] = 0.0
-    rounding = gamma(len(n) + 8) * on.lengths[order].max(initial=0.0) * row_norms(n.T)
-    return np.asarray(np.maximum(far.max(axis=0, initial=0.0) + rounding, rest * moved))
+    for one in (lengths, moves):
+        one[place[groups.rows[inside]], groups.which[inside]] = 0.0
+    rounding = gamma(len(n) + 8) * on.lengths[far].max(initial=0.0) * row_norms(n.T)
+    rest = float(on.norms[on.order[FAR]]) if len(on.order) > FAR else 0.0
+    return np.maximum(lengths.max(axis=0, initial=0.0), rest), moves.max(axis=0, initial=0.0) + rounding, rest
 
 
-def _pulled(left: Left, known: Gradients, n: Array, far: Array, curved: Array, nearer: Array) -> Any:
+def _pulled(left: Left, known: Gradients, n: Array, far: Array) -> Any:
     """Which of the columns beside these, whose weights are 0, may not stay so."""
-    on, groups, C, columns, lengths = left.on, left.groups, left.on.at.C, left.on.beside.columns, left.on.beside.lengths
-    if len(columns) == 0:
-        return np.zeros((0, len(groups)), dtype=np.bool_)
+    on, groups, C, (columns, across, lengths) = left.on, left.groups, left.on.at.C, left.on.beside
     # entries of a row are no more than lengths over C_i^(1/2)
     roots = np.sqrt(left.C) * groups.along(np.abs(left.taken), np.abs(n))
     error = np.sqrt(np.diag(on.H)) @ np.abs(n) * 1.01 + groups.sums @ roots
     error = gamma(len(C) + len(n) + groups.largest + 64) * error * (1.0 + gamma(len(groups.rows) + 16))
-    reach = on.beside.across @ n
+    reach = across @ n
     reach -= groups.summed(left.X[columns], left.C * left.along(n))
     reach += known.pulls[columns]
     np.abs(reach, out=reach)
@@ -232,8 +211,5 @@ def _pulled(left: Left, known: Gradients, n: Array, far: Array, curved: Array, n
     reach += known.of_pulls[columns]
     limit, _ = groups.penalties(on.model, columns)
     with np.errstate(invalid="ignore"):
-        moves = np.outer(lengths, nearer + error)
-        moves += np.outer(on.beside.apart, curved * left.longest)
-        np.minimum(moves, np.outer(lengths, far + error), out=moves)
-        reach += moves
+        reach += np.outer(lengths, far + error)
         return ~(reach < limit * (1.0 - 16.0 * EPS))

@@ -22,7 +22,8 @@ import numpy as np
 
 from suffice.arrays import EPS, Array, norm
 from suffice.prove.factor import Indices
-from suffice.prove.left_out_turned import left_out_models
+from suffice.prove.left_out import LeftOut
+from suffice.prove.left_out_dual import left_out_models
 from suffice.rows.given import counted, taken
 from suffice.rows.gram import as_array
 from suffice.rows.norms import row_norms
@@ -93,7 +94,7 @@ class Downdates:
     """Models without one row each, from that of all rows."""
 
     split: Split  # of all rows
-    models: Any  # LeftOut or Turned
+    models: LeftOut
 
     def margins(self, X: Any) -> Bounded:
         """Rows x models."""

@@ -34,6 +34,7 @@ from suffice.prove.left_out import LeftOut, leave_out, sharpened
 from suffice.prove.left_out_dual import WideRidge
 from suffice.prove.left_out_slopes import margin_slopes
 from suffice.rows.given import numbered
+from suffice.rows.gram import fits_array
 from suffice.rows.rounding import norm_rounding
 from suffice.search.bilevel import BilevelProblem
 from suffice.search.solves import On
@@ -57,7 +58,7 @@ KEPT = 1 << 26  # bytes of rows of folds that are kept
 SHARPER = 0.5  # of what margins may be off, by the slope of their losses
 TRIED, APART = (1e-3, 1e-2), 0.5  # of the largest penalties that matter; decades
 CLOSE = 0.5  # of the search's first radius: F by few folds is least near by
-LATTICE = 65  # penalties of a ridge at once
+LATTICE = 33  # penalties of a ridge at once
 FINEST = 1e-9  # of the root of F: no fold is trained for an error that is less
 
 
@@ -348,7 +349,7 @@ def ridge_start(problem: LeftOutProblem) -> Array | None:
     diagonal of  A (A^T A + l2)^-1 A^T  and of the means, A the centred rows. None for other models."""
     fold: Any = problem.whole.model
     groups, judge = problem.groups, problem.judge
-    names, dense = problem.space.names, isinstance(fold.design.X, np.ndarray)
+    names, dense = problem.space.names, fits_array(fold.design.X)
     if not (isinstance(fold.psi, Squared) and groups.single and dense and [kind_of(one) for one in names] == ["l2"]):
         return None
     a = np.asarray(fold.design.weights)

@@ -34,7 +34,6 @@ from suffice.lazy import cached_property
 from suffice.models.margin_losses import Squared
 from suffice.penalties.prox import soft
 from suffice.prove.downdated import WIDE, OnColumns
-from suffice.prove.left_out import LeftOut
 from suffice.rows.given import numbered, taken
 from suffice.rows.rounding import gamma
 from suffice.sklearn._coefficient_proofs import MINUS, OPEN, PLUS, ZERO, CoefficientProofs
@@ -80,7 +79,7 @@ class Influence:
         found = taken_one_by_one(data, search.best_penalties_)
         if found is None:
             raise TypeError(f"influence is of models of one output with an l1 and an l2, got {search.estimator}")
-        if not isinstance(found.models, LeftOut) or not found.models.on:
+        if found.models.turn is not None or not found.models.on:
             raise TypeError(f"influence is of at most {WIDE} columns with weights for each row")
         low, high = _ranges(found)
         features = _features(found)

@@ -28,7 +28,7 @@ from suffice.models.margin_losses import Bending, Squared
 from suffice.protocols import conforms
 from suffice.prove.downdated import Groups, WholeModel
 from suffice.prove.left_out import LeftOut
-from suffice.prove.left_out_turned import Turned, left_out_models
+from suffice.prove.left_out_dual import left_out_models
 from suffice.rows.given import here, indexed
 from suffice.rows.gram import fits_array
 from suffice.sklearn._final_fit import solved
@@ -67,7 +67,7 @@ class LeftOutRows:
     scoring: str
     open: tuple[Any, ...]
     refits: int
-    models: LeftOut | Turned | None  # the models themselves, where they come from that of all rows
+    models: LeftOut | None  # the models themselves, where they come from that of all rows
 
     def __repr__(self) -> str:
         low, high = self.score_interval
