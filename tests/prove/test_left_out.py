@@ -124,6 +124,18 @@ def test_a_column_that_loses_all_its_events_is_not_claimed_from_afar():
     assert worst(problem, groups, found)[0] <= 1.0
 
 
+def test_rows_that_all_others_depend_on_have_a_factor_of_their_own():
+    """One row far out holds most of the fit: without it all margins move by more than a downdate of it can prove."""
+    kind, X, y, *rest = ordinary("logistic", l1=0.001, l2=0.001)
+    X[7], y[7] = 12.0 * X[7], -y[7]
+    problem, groups = (kind, X, y, *rest), [np.array([i]) for i in range(60)]
+    found = left_out(problem, groups)
+    alone = [g for g in range(60) if found.on[found.place[g]].at.C[g] == 0.0]
+    assert found.proven.all() and len(alone) >= 2
+    ratio, checked = worst(problem, groups, found)
+    assert checked >= 55 and ratio <= 1.0
+
+
 def test_rows_whose_removal_leaves_no_minimiser_are_not_proven():
     """One row of the second class alone: without it the intercept runs off to infinity."""
     X = np.random.default_rng(0).standard_normal((12, 2))
