@@ -150,13 +150,17 @@ def test_a_column_that_is_constant_without_a_row_is_scaled_as_scikit_learn_does_
         ({"groups": np.zeros(3)}, r"one label for each of 120 rows, got shape \(3,\)"),
         ({"groups": [None] * 120}, "groups must have a label for every row"),
         ({"y": np.where(np.arange(120) == 4, np.nan, 1.0)}, "y must be finite, row 4 is not"),
+        ({"y": np.array(["a"] * 120)}, "y must be numeric, got dtype <U1"),
+        ({"within": "a"}, "within must be a real number, got 'a'"),
+        ({"X": np.full((120, 10), np.nan)}, "Input X contains NaN"),
+        ({"X": np.zeros((0, 10)), "y": np.zeros(0)}, "X must have rows, got none"),
         ({"model": SufficeSearchCV(Ridge())}, "takes a search once it is fitted"),
         ({"y": np.zeros((120, 2))}, "y must have one entry for each of 120 rows"),
     ],
 )
 def test_bad_input_is_named(change, message, numbers):
     X, y = numbers
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         suffice.leave_one_out(**{"model": Ridge(), "X": X, "y": y, **change})
 
 

@@ -131,7 +131,7 @@ class HeldOutModels:
             m[:, :, 0], h = self.downdates.margins(X)
         for k, model in self.anew.items():
             m[:, k], h[:, k] = model.margins(X)
-        if rows and np.isnan(m).all(axis=(1, 2)).any():
+        if rows and (~np.isfinite(m)).all(axis=(1, 2)).any():
             raise ValueError("X has missing entries, or infinite ones, where the model needs numbers")
         return np.where(np.isfinite(m), m, 0.0), np.where(np.isfinite(h) & np.isfinite(m).all(axis=2), h, math.inf)
 

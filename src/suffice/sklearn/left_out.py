@@ -22,7 +22,7 @@ from sklearn.base import clone, is_classifier
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import _check_sample_weight
 
-from suffice.arrays import EPS, Array
+from suffice.arrays import EPS, Array, positive
 from suffice.lazy import cached_property
 from suffice.models.margin_losses import Bending, Squared
 from suffice.protocols import conforms
@@ -103,8 +103,7 @@ def leave_one_out(
         A smooth score by scikit-learn's name; the first that the estimator has.
     """
     task = LeftOutTask.of(model, X, y, sample_weight, groups)
-    if not (within > 0.0):
-        raise ValueError(f"within must be positive, got {within!r}")
+    within = positive(within, "within", infinite=True)
     scorings = task.adapter.scorings
     scoring = scorings[0] if scoring is None else scoring
     if scoring not in scorings or scoring == "r2":
@@ -142,6 +141,8 @@ class LeftOutTask:
             raise TypeError(f"what penalties {type(final).__name__} has is not known: give a fitted SufficeSearchCV")
         X, y = indexed(here(X), here(y))
         y, count = np.asarray(y), int(np.shape(X)[0])
+        if count == 0:
+            raise ValueError("X must have rows, got none")
         if y.ndim != 1 or len(y) != count:
             raise ValueError(f"y must have one entry for each of {count} rows, got shape {y.shape}")
         weight = _check_sample_weight(sample_weight, np.zeros((count, 1)), dtype=np.float64, ensure_non_negative=True)
@@ -157,9 +158,12 @@ class LeftOutTask:
             parts, labels = [np.flatnonzero(which == g) for g in range(len(known))], known.tolist()
         if len(parts) < 2:
             raise ValueError(f"there must be two groups at least to leave one out, got {len(parts)}")
-        y = y if is_classifier(estimator) else np.asarray(y, dtype=np.float64)
-        if not is_classifier(estimator) and not np.isfinite(y).all():
-            raise ValueError(f"y must be finite, row {int(np.argmin(np.isfinite(y)))} is not")
+        if not is_classifier(estimator):
+            if y.dtype.kind not in "biufO":
+                raise TypeError(f"y must be numeric, got dtype {y.dtype}")
+            y = np.asarray(y, dtype=np.float64)
+            if not np.isfinite(y).all():
+                raise ValueError(f"y must be finite, row {int(np.argmin(np.isfinite(y)))} is not")
         return cls(SearchData(clone(estimator), X, y, weight), adapter, penalties, tuple(parts), tuple(labels))
 
     @cached_property
