@@ -29,8 +29,7 @@ def worst(problem, groups, found, share=None, scales=None):
     m, e = found.left()
     new = np.random.default_rng(0).standard_normal((3, X.shape[1]))
     of_new, error_of_new = found.margins(new)
-    W = np.zeros((X.shape[1], len(groups)))
-    W[found.columns] = found.weights
+    W = found.weights
     ratio, checked = 0.0, 0
     for g in np.flatnonzero(found.proven):
         keep = np.setdiff1d(np.arange(len(y)), groups[g])

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from suffice.arrays import EPS, Array
+from suffice.penalties.prox import soft
 from suffice.prove.downdated import AtPoint, Groups, Left, OnColumns, WholeModel
 from suffice.prove.factor import Indices
 from suffice.prove.left_out_bounds import Gradients, Shown, shown
@@ -33,6 +34,7 @@ PASSES = 12  # gradients for what is proven, but not to what is wanted
 ROUNDS = 6  # gradients for what is not proven; in each columns may join
 KEPT = 1 << 24  # numbers in factors' rows of single groups
 NUMBERS = 1 << 20  # of rows times groups at a time
+SETTLED = 1e-6  # of the gradient at the start: what a step may leave of it
 FACES = 12  # rounds of signs that change
 WORTH = 0.5  # of what is off: what another pass has to leave at most
 
@@ -46,19 +48,18 @@ class Turn:
     own: Array
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class LeftOut:
-    """Weights on `columns`, a column for every group, and intercepts, near those without the group; `slack` times
-    ||x|| of `norms` bounds how far x . w + b may be off. Infinite where nothing is proven."""
+    """Weights, a column for every group, and intercepts, near those without the group; `slack` times ||x|| of `norms`
+    bounds how far x . w + b may be off. Infinite where nothing is proven."""
 
     model: WholeModel
     groups: Groups
-    columns: Indices
     weights: Array
     b: Array
     slack: Array
     place: Indices  # which of `on` has a group's norms
-    on: tuple[OnColumns, ...]
+    on: list[OnColumns]
     turn: Turn | None = None
 
     @property
@@ -66,10 +67,14 @@ class LeftOut:
         return np.isfinite(self.slack)
 
     def weights_of(self, g: int) -> Array:
-        """On all columns, proven or not."""
-        w = np.zeros(len(self.model.l1))
-        w[self.columns] = self.weights[:, g]
-        return w if self.turn is None else self.turn.Q @ w
+        """Proven or not."""
+        w = self.weights[:, g]
+        return w if self.turn is None else np.asarray(self.turn.Q @ w)
+
+    @property
+    def columns(self) -> Indices:
+        """Those with a weight for any group."""
+        return np.flatnonzero(self.weights.any(axis=1))
 
     def norms(self, X: Any) -> Array:
         """||x|| of rows of X for every group, rows x groups, at most."""
@@ -83,46 +88,29 @@ class LeftOut:
             X = as_array(X)
             lengths = row_norms(X) * (1.0 + gamma(X.shape[1] + 16)) + 1e-150
             X, further = X @ self.turn.Q, lengths[:, None] * self.turn.along + self.turn.own
-        ((_, part),) = dense_rows(X, self.columns, X.shape[0])
-        m = part @ self.weights + self.b
-        rounding = further + TINY
-        rounding = rounding + gamma(len(self.columns) + 6) * (np.abs(part) @ np.abs(self.weights) + np.abs(self.b))
+        columns = self.columns
+        ((_, part),), weights = dense_rows(X, columns, X.shape[0]), self.weights[columns]
         with np.errstate(invalid="ignore"):
+            m = part @ weights + self.b
+            rounding = further + gamma(len(columns) + 6) * (np.abs(part) @ np.abs(weights) + np.abs(self.b)) + TINY
             return m + offset, self.slack * self.norms(X) + rounding + 4.0 * EPS * (np.abs(m) + np.abs(offset))
 
     def left(self) -> tuple[Array, Array]:
         """Margins of the rows that are left out, and how far they may be from exact ones: one for each of
         `groups.rows`."""
-        model, rows, which = self.model, self.groups.rows, self.groups.which
-        ((_, part),) = dense_rows(taken(model.design.X, rows), self.columns, len(rows))
+        model, rows, which, columns = self.model, self.groups.rows, self.groups.which, self.columns
+        ((_, part),), weights = dense_rows(taken(model.design.X, rows), columns, len(rows)), self.weights[columns]
         offset = np.zeros(len(rows)) if model.offset is None else model.offset[rows]
-        m = np.einsum("ij,ji->i", part, self.weights[:, which]) + self.b[which]
-        size = np.einsum("ij,ji->i", np.abs(part), np.abs(self.weights[:, which])) + np.abs(self.b[which])
+        m = self.groups.along(part.T, weights) + self.b[which]
+        size = self.groups.along(np.abs(part.T), np.abs(weights)) + np.abs(self.b[which])
         lengths = np.zeros(len(rows))
         for k, one in enumerate(self.on):
             here = self.place[which] == k
             lengths[here] = one.norms[rows[here]]
         with np.errstate(invalid="ignore"):
-            error = self.slack[which] * lengths + gamma(len(self.columns) + 6) * size
+            error = self.slack[which] * lengths + gamma(len(columns) + 6) * size
             error = error if self.turn is None else error + 2.0 * self.turn.own[which]
         return m + offset, error + 4.0 * EPS * (np.abs(m) + np.abs(offset)) + TINY
-
-
-class _Found:
-    """What has been proven so far, group by group."""
-
-    def __init__(self, model: WholeModel, w: Array, b: float, groups: Groups) -> None:
-        self.model, self.groups = model, groups
-        self.weights = np.repeat(w[:, None], len(groups), axis=1)
-        self.b, self.slack = np.full(len(groups), b), np.full(len(groups), math.inf)
-        self.place, self.on = np.zeros(len(groups), dtype=np.intp), list[OnColumns]()
-
-    @classmethod
-    def of(cls, made: LeftOut) -> _Found:
-        found = cls(made.model, np.zeros(len(made.model.l1)), 0.0, made.groups)
-        found.weights[made.columns] = made.weights
-        found.b, found.slack, found.place, found.on = made.b.copy(), made.slack.copy(), made.place.copy(), [*made.on]
-        return found
 
     def take(self, these: Indices, on: OnColumns, found: Shown) -> None:
         """What is proven, where it is sharper than before."""
@@ -139,28 +127,23 @@ class _Found:
                 self.on.append(on)
             self.place[g] = self.on.index(on)
 
-    @property
-    def proven(self) -> Any:
-        return np.isfinite(self.slack)
+    def variables(self, on: OnColumns, these: Indices) -> Array:
+        """Weights on some columns and intercepts, scaled, of some of the groups."""
+        there = np.vstack([self.weights[np.ix_(on.columns, these)], self.b[None, these]])[: len(on.factor)]
+        return np.asarray(there / on.factor.scale[:, None])
 
     def off(self) -> Array:
         """How far margins of rows that are left out may be off, the farthest of every group."""
-        _, error = self.whole().left()
         found = np.zeros(len(self.groups))
-        np.maximum.at(found, self.groups.which, error)
+        np.maximum.at(found, self.groups.which, self.left()[1])
         return found
-
-    def whole(self) -> LeftOut:
-        columns = np.flatnonzero(self.weights.any(axis=1))
-        return LeftOut(
-            self.model, self.groups, columns, self.weights[columns], self.b, self.slack, self.place, tuple(self.on)
-        )
 
 
 def leave_out(model: WholeModel, w: Array, b: float, groups: Groups, within: float = math.inf) -> LeftOut:
     """The models without each of the groups, from w and b near the minimiser of all rows: margins of the rows that are
     left out to `within`, where that takes a few gradients, and as they come otherwise."""
-    found = _Found(model, w, b, groups)
+    G, weights = len(groups), np.repeat(w[:, None], len(groups), axis=1)
+    found = LeftOut(model, groups, weights, np.full(G, b), np.full(G, math.inf), np.zeros(G, dtype=np.intp), [])
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # NaN proves nothing
         at = AtPoint.of(model, w, b)
         support = np.flatnonzero((w != 0.0) | (model.l1 == 0.0))
@@ -185,15 +168,16 @@ def leave_out(model: WholeModel, w: Array, b: float, groups: Groups, within: flo
                 _alone(found, on.columns, g)
         if within < math.inf:
             _nearer(found, within)
-    return found.whole()
+    return found
 
 
 def sharpened(made: LeftOut, within: Any) -> LeftOut:
     """The same after further gradients for groups that are proven, but not to `within`, one number or one each."""
-    found = _Found.of(made)
+    copies = {name: getattr(made, name).copy() for name in ("weights", "b", "slack", "place", "on")}
+    found = replace(made, **copies)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         _nearer(found, within)
-    return found.whole()
+    return found
 
 
 def _parts(groups: Sized, size: int) -> list[Indices]:
@@ -202,27 +186,25 @@ def _parts(groups: Sized, size: int) -> list[Indices]:
     return [np.arange(first, min(first + most, len(groups))) for first in range(0, len(groups), most)]
 
 
-def _stepped(found: _Found, on: OnColumns, these: Indices) -> Any:
+def _stepped(found: LeftOut, on: OnColumns, these: Indices) -> Any:
     """A step from w for each of these groups, and what it proves; columns in doubt for any of them."""
     left = Left.of(on, found.groups.taken(these))
     known, there = Gradients.at_w(left), np.repeat(on.variables[:, None], len(these), axis=1)
-    proof = shown(left, known, there, stepped(left, known, there))
+    proof = shown(left, known, there, stepped(left, known, there, found.variables(on, these) - there))
     found.take(these, on, proof)
     return proof.joining
 
 
-def _moved(found: _Found, on: OnColumns, these: Indices) -> Any:
+def _moved(found: LeftOut, on: OnColumns, these: Indices) -> Any:
     """The same from where these groups are."""
-    left = Left.of(on, found.groups.taken(these))
-    there = np.vstack([found.weights[on.columns][:, these], found.b[None, these]])[: len(on.factor)]
-    there = there / on.factor.scale[:, None]
+    left, there = Left.of(on, found.groups.taken(these)), found.variables(on, these)
     known = Gradients.at(left, there - on.variables[:, None])
     proof = shown(left, known, there, stepped(left, known, there))
     found.take(these, on, proof)
     return proof.joining
 
 
-def _alone(found: _Found, columns: Indices, g: int) -> None:
+def _alone(found: LeftOut, columns: Indices, g: int) -> None:
     """The same of one group, by a factor of its own where it is."""
     model, these = found.model, np.array([g])
     alone = found.groups.taken(these)
@@ -238,7 +220,7 @@ def _alone(found: _Found, columns: Indices, g: int) -> None:
             break
 
 
-def _nearer(found: _Found, within: Any) -> None:
+def _nearer(found: LeftOut, within: Any) -> None:
     """Further gradients for groups that are proven, but not to `within`."""
     for _ in range(PASSES):
         off = found.off()
@@ -251,17 +233,25 @@ def _nearer(found: _Found, within: Any) -> None:
             break
 
 
-def stepped(left: Left, known: Gradients, there: Array) -> Array:
-    """To where the quadratic model of every group at `there` is least, without proof."""
+def stepped(left: Left, known: Gradients, there: Array, guess: Array | None = None) -> Array:
+    """To where the quadratic model of every group at `there` is least, without proof; `guess` may be that already, on
+    fewer columns."""
     gradient, signs, n = known.on(left, there), np.sign(there), np.full(there.shape, math.nan)
-    plain = np.flatnonzero(((there != 0.0) | (left.l1 == 0.0)).all(axis=0))
+    settled = np.zeros(there.shape[1], dtype=np.bool_)
+    if guess is not None and guess.any():
+        p, pull = there + guess, gradient + left.product(guess)
+        off = np.where(p != 0.0, pull + left.l1 * np.sign(p), soft(pull, left.l1))
+        settled = np.abs(off).max(axis=0) <= SETTLED * np.abs(gradient + left.l1 * signs).max(axis=0)
+        n[:, settled] = guess[:, settled]
+        signs = np.where(p != 0.0, np.sign(p), np.where(np.abs(pull) > left.l1, -np.sign(pull), 0.0))
+    plain = np.flatnonzero(((there != 0.0) | (left.l1 == 0.0)).all(axis=0) & ~settled)
     part, slope = left.among(plain), (gradient + left.l1 * signs)[:, plain]
     step = -part.solve(slope)
     for _ in range(CORRECTIONS * left.changes):
         step = step - part.solve(slope + part.product(step))
     n[:, plain] = step
     kept = np.isfinite(n) & ((signs * (there + n) > 0.0) | (left.l1 == 0.0))
-    turned = np.flatnonzero(~kept.all(axis=0))
+    turned = np.flatnonzero(~kept.all(axis=0) & ~settled)
     signs = np.where(kept | np.isnan(n), signs, 0.0)
     for some in _parts(turned, len(there) ** 2):
         these = turned[some]

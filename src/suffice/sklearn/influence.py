@@ -242,8 +242,7 @@ def _refitted(data: SearchData, penalties: dict[str, float], rows: Any) -> tuple
 def _ranges(found: Downdates) -> tuple[Array, Array]:
     """Between which every weight lies without each row: rows x weights."""
     models = found.models
-    W = np.zeros((len(models.model.l1), len(models.groups)))
-    W[models.columns], off = models.weights, np.zeros(W.shape)
+    W, off = models.weights, np.zeros(models.weights.shape)
     for k, on in enumerate(models.on):
         g = np.flatnonzero((models.place == k) & models.proven)
         each = (on.singles * on.factor.scale)[on.weights]
