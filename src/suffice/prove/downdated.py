@@ -112,9 +112,13 @@ class Groups:
         return np.asarray(np.einsum("ij,ij->j", rows, N if self.single else N[:, self.which]))
 
     def penalties(self, model: WholeModel, columns: Indices) -> tuple[Array, Array]:
-        """l1_g and l2_g on these columns, one column for every group; that of an intercept is not among them."""
-        scales = 1.0 if self.scales is None else self.scales[:, columns].T
-        return model.l1[columns, None] * self.share * scales, model.l2[columns, None] * self.share * scales * scales
+        """l1_g and l2_g on these columns, one column for every group, or for all; that of an intercept is not there."""
+        alike = self.scales is None and len(self) > 0 and np.all(self.share == self.share[0])
+        share, scales = (
+            self.share[:1] if alike else self.share,
+            1.0 if self.scales is None else self.scales[:, columns].T,
+        )
+        return model.l1[columns, None] * share * scales, model.l2[columns, None] * share * scales * scales
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,7 +255,7 @@ class Left:
 
     on: OnColumns
     groups: Groups
-    l1: Array  # scaled, with the intercept's 0; a column for every group
+    l1: Array  # scaled, with the intercept's 0; a column for every group, or for all
     l2: Array
     more_l2: Array  # l2_g - l2
     omega: Array
@@ -259,8 +263,8 @@ class Left:
     @classmethod
     def of(cls, on: OnColumns, groups: Groups) -> Left:
         model, scale = on.model, on.factor.scale[:, None]
-        none = np.zeros((int(model.intercept), len(groups)))
         l1, l2 = groups.penalties(model, on.columns)
+        none = np.zeros((int(model.intercept), l1.shape[1]))
         before = on.l2[:, None]
         with np.errstate(divide="ignore", invalid="ignore"):
             less = np.where(before > 0.0, 1.0 - l2 / before, 0.0)
@@ -321,7 +325,7 @@ class Left:
         """Some of the groups, in ascending order."""
         if len(these) == len(self.groups):
             return self
-        l1, l2, more = self.l1[:, these], self.l2[:, these], self.more_l2[:, these]
+        l1, l2, more = (one if one.shape[1] == 1 else one[:, these] for one in (self.l1, self.l2, self.more_l2))
         return Left(self.on, self.groups.taken(these), l1, l2, more, self.omega[these])
 
     def dense(self, columns: Indices) -> Array:
