@@ -337,7 +337,7 @@ def asked(search: Any, X: Any, coverage: float, method: str, tuning: str) -> tup
     if len(count) != 2 or count[1] != search.n_features_in_:
         raise ValueError(f"X must have the {search.n_features_in_} columns of the training data, got shape {count}")
     validate_data(search, X, reset=False, skip_check_array=True)
-    if before is None and isinstance(X, np.ndarray) and X.dtype.kind in "USc":
+    if before is None and getattr(X, "dtype", np.dtype(float)).kind in "USc":
         raise TypeError(f"X must be numeric, got dtype {X.dtype}")
     found = search._training.conformal(search, method, tuning)
     if found.classes is None and found.models.margin.shape[1] > 1:
