@@ -35,7 +35,7 @@ ROUNDS = 6  # gradients for what is not proven; in each columns may join
 KEPT = 1 << 24  # numbers in factors' rows of single groups
 NUMBERS = 1 << 20  # of rows times groups at a time
 SETTLED = 1e-6  # of the gradient at the start: what a step may leave of it
-FACES = 12  # rounds of signs that change
+FACES, AT_ONCE = 48, 8  # rounds of signs that change; and those in which all change that are wrong
 WORTH = 0.5  # of what is off: what another pass has to leave at most
 
 
@@ -158,7 +158,10 @@ def leave_out(model: WholeModel, w: Array, b: float, groups: Groups, within: flo
             for part in _parts(groups.taken(rest), len(w) if again is _stepped else max(len(w), len(at.m))):
                 doubtful |= again(found, on, rest[part])
             if doubtful.any():
-                on = OnColumns.of(model, at, np.union1d(on.columns, np.flatnonzero(doubtful)))
+                more = OnColumns.of(model, at, np.union1d(on.columns, np.flatnonzero(doubtful)))
+                if more is None:  # no minimiser of all rows on all of these is proven: groups need a few each
+                    break
+                on = more
             elif again is _moved and (~found.proven).sum() > WORTH * len(rest):
                 break
             again = again if doubtful.any() else _moved  # from w once more, on more columns, or from where they are
@@ -262,9 +265,9 @@ def stepped(left: Left, known: Gradients, there: Array, guess: Array | None = No
 def _on_faces(left: Left, slope: Array, v: Array, signs: Array) -> Array:
     """The same for groups whose signs change, beginning with `signs`: columns at 0 are left there, and others as their
     slopes pull, until all agree, which a few rounds of systems on each group's own columns nearly always are enough
-    for; NaN otherwise."""
+    for; one at a time from then on (Murty 1974); NaN otherwise."""
     rest, found = np.arange(v.shape[1]), np.full(v.shape, math.nan)
-    for _ in range(FACES):
+    for turn in range(FACES):
         if len(rest) == 0:
             break
         part, at, pulled = left.among(rest), v[:, rest], slope[:, rest]
@@ -281,7 +284,11 @@ def _on_faces(left: Left, slope: Array, v: Array, signs: Array) -> Array:
         np.put_along_axis(u, columns, np.take_along_axis(u, columns, axis=0) - move, axis=0)
         pull = pulled + part.product(u)
         out, back = on & (signs * (at + u) < 0.0), ~on & (np.abs(pull) > part.l1)
-        done = ~(out | back).any(axis=0)
+        wrong = out | back
+        done = ~wrong.any(axis=0)
+        if turn >= AT_ONCE:  # all at once may go round in circles
+            first = np.arange(len(wrong))[:, None] == wrong.argmax(axis=0)
+            out, back = out & first, back & first
         found[:, rest[done]] = u[:, done]
         signs = np.where(out, 0.0, np.where(back, -np.sign(pull), signs))[:, ~done]
         rest = rest[~done]
