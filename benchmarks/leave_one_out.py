@@ -345,8 +345,9 @@ def text(result: dict[str, Any]) -> str:
         parts.append(
             f"**Truth** (seed {known['seed']}): {known['intervals']:,} intervals of {known['proven']:,} proven models "
             f"of {known['groups']:,}, {known['problems']:,} hostile problems: **{known['false']} false**. The largest "
-            f"distance from the truth was {known['largest ratio']:.4f} of what was claimed. {known['no truth']:,} "
-            "models had no truth to the digits wanted."
+            f"distance from the truth was {known['largest ratio']:.6f} of what was claimed. {known['no truth']:,} "
+            f"models had no truth to the digits wanted; {known.get('behind a scaler', 0):,} intervals were behind a "
+            f"scaler, {known.get('wide', 0):,} models of many more columns than rows."
         )
     if "price" in result:
         rows = [
