@@ -332,22 +332,21 @@ class CoxModel(MarginModel):
 
     def gradient_rounding(self, x: Array, image: Array) -> float:
         design, N = self.design, len(image)
-        error = CARRIED * design.margin_rounding(x) * design.row_norms * norm(x) + TINY * len(x)
-        error = error + 8.0 * EPS * (np.abs(image) + (0.0 if self.offset is None else np.abs(self.offset)))
+        slack, least = CARRIED * design.margin_rounding(x) * norm(x), TINY * len(x) + 4.0 * EPS
         off, size = np.zeros(N), np.zeros(N)
         for of in self._terms(image):
-            part, e, relative, top = of.part, of.e, of.relative, of.top
+            part, e, relative, rows = of.part, of.e, of.relative, of.part.rows
             # exp(m - top) errs by the error of m, and of the difference; sums by the largest of their parts'.
-            of_e = error[part.rows] + 4.0 * EPS * (1.0 + np.abs(image[part.rows]) + abs(top))
-            moved = float(of_e.max())
-            largest = float(relative.max())
+            of_e = slack * design.row_norms[rows] + 12.0 * EPS * np.abs(image[rows]) + (least + 4.0 * EPS * abs(of.top))
+            if self.offset is not None:
+                of_e += 8.0 * EPS * np.abs(self.offset[rows])
+            moved, largest = float(of_e.max()), float(relative.max())
             if not (moved < 0.1 and largest < 0.1):
                 return math.inf
+            pull, parts = of.back
             with np.errstate(over="ignore"):
-                pull, parts = of.back
-                all_parts = part.back(of.inverse * (relative + 2.0 * moved))[1]
-            rows = part.rows
-            off[rows] += e * (1.2 * np.maximum(all_parts, 0.0) + 4.0 * gamma(N + 8) * parts + np.abs(pull) * 1.2 * of_e)
+                shaken = part.back(of.inverse * (relative + 2.0 * moved))[1]
+            off[rows] += e * (1.2 * (shaken + np.abs(pull) * of_e) + 4.0 * gamma(N + 8) * parts)
             size[rows] += e * parts
             for those, pull in of.alone:
                 off[those] += pull * (3.0 * moved + 4.0 * gamma(N + 8))
@@ -356,8 +355,7 @@ class CoxModel(MarginModel):
         off = (off + 8.0 * EPS * size) / self.total
         if not np.isfinite(off).all():
             return math.inf
-        spectral = math.sqrt(N * design.squared_norm) if not np.ptp(design.weights) else math.inf
-        length = min(spectral * norm(off), float(design.row_norms @ off)) * (1.0 + gamma(N + 8))
+        length = min(math.sqrt(N * design.squared_norm) * norm(off), float(design.row_norms @ off)) * (1.0 + gamma(N + 8))
         through_sum = design.pull_rounding * math.sqrt(N) * norm(size / self.total + off)
         return length + through_sum + 2.0 * EPS * self.l2 * norm(x) + design.underflow
 
