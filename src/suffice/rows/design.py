@@ -14,7 +14,7 @@ from suffice.arrays import EPS, Array, host, like, lives_elsewhere, namespace, n
 from suffice.lazy import cached_property
 from suffice.rows.blocks import Blocked
 from suffice.rows.given import _in_blocks
-from suffice.rows.gram import arrays_of, gram
+from suffice.rows.gram import arrays_of, chosen_columns, gram
 from suffice.rows.margins import Known
 from suffice.rows.memory import InMemory
 from suffice.rows.norms import DENSE_GRAM_SIZE, Surveyed, _gram_bound, _largest, blocks_norm_bound, squared_norm_bound
@@ -105,7 +105,7 @@ class Design:
     def columns(self, these: Any) -> Design:
         """The same rows with these columns, in the order in which X is stored."""
         X, full = self.X, self.rows.full
-        part = np.asarray(X.take(these, axis=1), order="C" if X.flags.c_contiguous else "F") if full else X[:, these]
+        part = np.asarray(chosen_columns(X, these), order="C" if X.flags.c_contiguous else "F") if full else X[:, these]
         return Design(part, self.weights)
 
     def with_weights_here(self) -> Design:
