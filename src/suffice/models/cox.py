@@ -355,7 +355,9 @@ class CoxModel(MarginModel):
         off = (off + 8.0 * EPS * size) / self.total
         if not np.isfinite(off).all():
             return math.inf
-        length = min(math.sqrt(N * design.squared_norm) * norm(off), float(design.row_norms @ off)) * (1.0 + gamma(N + 8))
+        length = min(math.sqrt(N * design.squared_norm) * norm(off), float(design.row_norms @ off)) * (
+            1.0 + gamma(N + 8)
+        )
         through_sum = design.pull_rounding * math.sqrt(N) * norm(size / self.total + off)
         return length + through_sum + 2.0 * EPS * self.l2 * norm(x) + design.underflow
 

@@ -6,6 +6,9 @@ on what it was told. `together` lets every computation go on until it asks for a
 for at a time: K folds take about as many passes as the one that takes most. Each has a thread of its own, but no two of
 them ever run at a time: the turn is handed round, in a fixed order. So there are no races, what is computed does not
 depend on a clock, and a computation alone gives the same bits.
+
+A pass costs more than what is done in it. So what a point is likely to be asked for next, its Hessian and the loss of
+rows held out, is found out in the pass that gives its gradient: a `Rider` for each.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import cache, partial, reduce
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -34,12 +37,19 @@ class Known(dict[Any, Any]):
         """Whether this was found out, by a model that has these parts."""
         return (what, *map(id, owners)) in self
 
+    def what_is_known(self, what: str, owners: Sequence[Any]) -> Any:
+        """It, or None."""
+        return self.get((what, *map(id, owners)), (None, None))[1]
+
     def once(self, what: str, owners: Sequence[Any], find: Callable[[], Any]) -> Any:
         """What is known, found out if it has not been."""
-        key = what, *map(id, owners)
-        if key not in self:
-            self[key] = tuple(owners), find()
-        return self[key][1]
+        if not self.knows(what, owners):
+            self.keep(what, owners, find())
+        return self.what_is_known(what, owners)
+
+    def keep(self, what: str, owners: Sequence[Any], found: Any) -> None:
+        """What was found out."""
+        self[what, *map(id, owners)] = tuple(owners), found
 
 
 @dataclass(eq=False)
@@ -51,6 +61,16 @@ class Product:
     offset: Any
     rows: Any = None
     known: Known = field(default_factory=Known)
+
+
+class Rider(NamedTuple):
+    """A job on margins that goes with another one: what it finds out is known of them then, under this name, by what
+    has these parts."""
+
+    what: str
+    owners: Sequence[Any]
+    job: Job
+    given: Mapping[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,13 +125,18 @@ def combined(parts: Sequence[tuple[float, Array]]) -> Array:
 
 @dataclass(frozen=True)
 class Making(Job):
-    """X w, plus an offset where that is given: it stays with the rows."""
+    """X w, plus an offset where that is given: it stays with the rows. For w = 0 nothing is read."""
 
     w: Array
     keeps = True
 
+    @property
+    def reads(self) -> bool:
+        return bool(self.w.any())
+
     def __call__(self, block: Block) -> tuple[Array, int]:
-        margins = block.X @ self.w
+        shape = block.stop - block.start, *self.w.shape[1:]
+        margins = block.X @ self.w if self.reads else np.zeros(shape)
         return (margins + block["offset"] if "offset" in block.given else margins), 0
 
 
@@ -198,7 +223,7 @@ class _Strand:
     def __init__(self, function: Callable[[], Any]) -> None:
         self.function = function
         self.turn, self.rest = threading.Semaphore(0), threading.Semaphore(0)
-        self.request: Any = None
+        self.requests: Any = None
         self.answer: Any = None
         self.result: Any = None
         self.error: BaseException | None = None
@@ -217,10 +242,10 @@ class _Strand:
         self.done = True
         self.rest.release()
 
-    def ask(self, request: Any) -> Any:
-        """From within: give the turn back until there is an answer."""
+    def ask(self, requests: Any) -> Any:
+        """From within: give the turn back until there are answers."""
         if not self.abandoned:
-            self.request = request
+            self.requests = requests
             self.rest.release()
             self.turn.acquire()
         if self.abandoned:
@@ -229,7 +254,7 @@ class _Strand:
 
     def go_on(self, answer: Any = None) -> None:
         """From without: until it asks, or is done."""
-        self.request, self.answer = None, answer
+        self.requests, self.answer = None, answer
         self.turn.release()
         self.rest.acquire()
         if self.error is not None:
@@ -245,10 +270,12 @@ class _Strand:
 _current: ContextVar[_Strand | None] = ContextVar("strand", default=None)
 
 
-def asked(request: Any) -> Any:
-    """The answer to a request, made with those of other computations that are side by side with this one."""
+def asked(requests: Sequence[Any]) -> list[Any]:
+    """The answers to requests of one source, made with those of other computations that are side by side with this
+    one."""
     strand = _current.get()
-    return request.X.answers([request])[0] if strand is None else strand.ask(request)
+    found: list[Any] = requests[0].X.answers(requests) if strand is None else strand.ask(requests)
+    return found
 
 
 def one_by_one(functions: Sequence[Callable[[], T]]) -> list[T]:
@@ -268,9 +295,9 @@ def together(functions: Sequence[Callable[[], T]]) -> list[T]:
         for strand in strands:
             strand.go_on()
         while waiting := [strand for strand in strands if not strand.done]:
-            answers = _answered([strand.request for strand in waiting])
-            for strand, answer in zip(waiting, answers, strict=True):
-                strand.go_on(answer)
+            answers = iter(_answered([one for strand in waiting for one in strand.requests]))
+            for strand in waiting:
+                strand.go_on([next(answers) for _ in strand.requests])
         return [strand.result for strand in strands]
     finally:
         for strand in strands:

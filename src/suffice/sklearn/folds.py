@@ -197,7 +197,10 @@ class LinearFold:
         phi, unit, blur = self.learner.score(self, scoring, y, sample_weight / sample_weight.sum())
         train, design = self.unpenalised if self.minimised_out else None, Design.of(rows, weights)
         targets = self.y if self.design.rows.dear else self.targets(y)
-        return HeldOut(design, targets, phi, 1.0 / folds / unit, train, offset=offset, blur=blur)
+        made = HeldOut(design, targets, phi, 1.0 / folds / unit, train, offset=offset, blur=blur)
+        if self.design.rows is design.rows and offset is None and not self.design.riders:
+            self.design.riders.append(made.rider)
+        return made
 
     def as_given(self, X: Any, y: Array) -> LinearFold:
         """The problem of these rows and targets to the last bit, which are those that the fold was made of."""
