@@ -154,7 +154,7 @@ class Squared(Real):
         return m - y
 
     def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
-        ones: Array = namespace(m).ones_like(m)
+        ones: Array = np.broadcast_to(1.0, m.shape) if isinstance(m, np.ndarray) else namespace(m).ones_like(m)
         return ones
 
     def second(self, m: Array, y: Array) -> Array:

@@ -30,7 +30,7 @@ from suffice.rows.margins import Known, Rider
 from suffice.rows.rounding import block_length, dense_product
 from suffice.rows.sums import Block, Job
 
-KEPT = 4  # images: of a step's ends, and of its middle
+KEPT = 3  # images: of a step's ends, and of its middle
 DEVICE_BLOCK, DEVICE_BLOCKS = 4096, 16  # rows of a block, and blocks at most, of a matrix on a device
 SPARSE_BLOCK = 256  # rows of a block, at least: a product with a sparse matrix costs some time
 ABSOLUTE_ROWS = 512  # of which absolute values are taken at a time

@@ -257,9 +257,12 @@ def held_out(
     """Predictions of the folds' models for the rows that they have not seen, and those of the target alone; in the
     target's own units."""
     weighted = bool(np.any(data.weight != 1.0))
-    ask = [partial(fold.predictor, one.x) for fold, one in zip(folds, solutions, strict=True)]
-    told = together_if_dear([fold.model for fold in folds])(ask)
-    parts = [fold.predicted(*one, weighted) for fold, one in zip(folds, told, strict=True)]
+
+    def predicted(fold: Split, w: Array) -> Predicted:
+        return fold.predicted(*fold.predictor(w), weighted)
+
+    ask = [partial(predicted, fold, one.x) for fold, one in zip(folds, solutions, strict=True)]
+    parts = together_if_dear([fold.model for fold in folds])(ask)
     trained = [(data.y[train], data.weight[train] if weighted else None) for train, _ in splits]
     alone = of_the_target_alone([(part, *known) for part, known in zip(parts, trained, strict=True)])
     rows = np.concatenate([np.arange(len(data.y))[test] for _, test in splits])

@@ -99,9 +99,12 @@ class LinearFold:
             # A mean far from zero is rounded more coarsely than data vary around it: the rest is taken off next.
             features = as_array(features)
             self.shift = a @ features
-            self.rest = a @ (features - self.shift)
+            features = np.ascontiguousarray(features - self.shift)
+            self.rest = a @ features
+            features -= self.rest
         weights = sample_weight if shared is None or shared.weights is None else shared.weights
-        self.design = self.learner.design(features if shared else self._rows(features), weights)
+        rows = features if shared is not None or self.centred else self._rows(features)
+        self.design = self.learner.design(rows, weights)
         moved = self.learner.centres_targets and intercept == "free"
         moved = moved and (self.centred or (shared is not None and not self.design.rows.dear))
         self.y_shift = a @ y if moved else np.zeros(y.shape[1:])
