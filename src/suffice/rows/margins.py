@@ -41,11 +41,12 @@ class Known(dict[Any, Any]):
         """It, or None."""
         return self.get((what, *map(id, owners)), (None, None))[1]
 
-    def once(self, what: str, owners: Sequence[Any], find: Callable[[], Any]) -> Any:
+    def once(self, what: str, owners: Sequence[Any], find: Callable[[], T]) -> T:
         """What is known, found out if it has not been."""
         if not self.knows(what, owners):
             self.keep(what, owners, find())
-        return self.what_is_known(what, owners)
+        found: T = self.what_is_known(what, owners)
+        return found
 
     def keep(self, what: str, owners: Sequence[Any], found: Any) -> None:
         """What was found out."""
@@ -210,7 +211,7 @@ def as_block(read: Callable[[], Any], start: int, stop: int, columns: int, makes
             raise TypeError(f"X must be a matrix of real numbers, rows {start} to {stop - 1} are not") from error
     if rows.shape != (stop - start, columns):
         raise ValueError(f"rows({start}, {stop}) must have shape {(stop - start, columns)}, got {rows.shape}")
-    return rows  # type: ignore[no-any-return]
+    return rows
 
 
 class _AbandonedError(BaseException):
