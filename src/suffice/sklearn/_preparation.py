@@ -30,7 +30,7 @@ from suffice.options import BUDGETS, Options
 from suffice.rows import given
 from suffice.rows.given import Place, counted, here, in_main_memory, numbered, read_by_sklearn
 from suffice.rows.gram import fits_array
-from suffice.rows.margins import one_by_one, together, together_if_dear
+from suffice.rows.margins import one_by_one, side_by_side, together, together_if_dear
 from suffice.search.bilevel import BilevelProblem
 from suffice.sklearn import _l2_first
 from suffice.sklearn._final_fit import FoldWeights, held_out
@@ -186,17 +186,21 @@ class SearchPreparation:
             return LeftOutProblem(self.task, self.scores.optimised, self.space)
         return self.by_folds(min(jobs, len(self.folds)), space)
 
+    def estimate(self, problem: Any) -> str:
+        """Where folds were solved, of a search with several jobs, and why there."""
+        threads = together_if_dear([fold.model for fold in self.folds]) is side_by_side
+        return "threads: X is large" if threads else getattr(problem.executor, "estimate", "")
+
     def by_folds(self, jobs: int = 1, space: PenaltySpace | None = None) -> BilevelProblem:
         """The same, each fold trained."""
         folds, scoring, space = self.folds, self.scores.optimised, space or self.space
+        each = together_if_dear([fold.model for fold in folds])
         return BilevelProblem(
             [fold.penalised(space.ratio) for fold in folds],
-            together_if_dear([fold.model for fold in folds])(
-                [partial(fold.loss, scoring, len(folds)) for fold in folds]
-            ),
+            each([partial(fold.loss, scoring, len(folds)) for fold in folds]),
             space=space.space,
             solver=folds[0].solver,
-            executor=Worthwhile(jobs) if jobs > 1 else None,
+            executor=Worthwhile(jobs) if jobs > 1 and each is one_by_one else None,
         )
 
     def scored(self, problem: Any) -> Callable[[Evaluation, Any], list[float]]:
