@@ -60,6 +60,12 @@ class WholeModel:
         return np.asarray(self.design.weights)
 
 
+def joined(groups: Sequence[Any]) -> tuple[Indices, Indices]:
+    """The rows of all groups, and the number of the group of each."""
+    which = np.repeat(np.arange(len(groups)), [len(one) for one in groups])
+    return np.concatenate([np.zeros(0, dtype=np.intp), *groups]).astype(np.intp), which
+
+
 @dataclass(frozen=True, eq=False)
 class Groups:
     """Which rows are left out together, one or more, and what becomes of the penalties: l1 share_g, l2 share_g, times
@@ -72,9 +78,7 @@ class Groups:
 
     @classmethod
     def of(cls, groups: Sequence[Any], share: Array, scales: Array | None = None) -> Groups:
-        parts = [np.asarray(one, dtype=np.intp) for one in groups]
-        which = np.repeat(np.arange(len(parts)), [len(one) for one in parts])
-        return cls(np.concatenate(parts) if parts else np.zeros(0, dtype=np.intp), which, share, scales)
+        return cls(*joined(groups), share, scales)
 
     def __len__(self) -> int:
         return len(self.share)
@@ -114,10 +118,8 @@ class Groups:
     def penalties(self, model: WholeModel, columns: Indices) -> tuple[Array, Array]:
         """l1_g and l2_g on these columns, one column for every group, or for all; that of an intercept is not there."""
         alike = self.scales is None and len(self) > 0 and np.all(self.share == self.share[0])
-        share, scales = (
-            self.share[:1] if alike else self.share,
-            1.0 if self.scales is None else self.scales[:, columns].T,
-        )
+        share = self.share[:1] if alike else self.share
+        scales = 1.0 if self.scales is None else self.scales[:, columns].T
         return model.l1[columns, None] * share * scales, model.l2[columns, None] * share * scales * scales
 
 

@@ -155,7 +155,7 @@ def leave_out(model: WholeModel, w: Array, b: float, groups: Groups, within: flo
             if at is None or on is None or len(rest) == 0:
                 break
             doubtful[:] = False
-            for part in _parts(groups.taken(rest), len(w) if again is _stepped else max(len(w), len(at.m))):
+            for part in in_parts(groups.taken(rest), len(w) if again is _stepped else max(len(w), len(at.m))):
                 doubtful |= again(found, on, rest[part])
             if doubtful.any():
                 more = OnColumns.of(model, at, np.union1d(on.columns, np.flatnonzero(doubtful)))
@@ -183,7 +183,7 @@ def sharpened(made: LeftOut, within: Any) -> LeftOut:
     return found
 
 
-def _parts(groups: Sized, size: int) -> list[Indices]:
+def in_parts(groups: Sized, size: int) -> list[Indices]:
     """The groups, or columns, as many at a time as there is room for, where each takes so many numbers."""
     most = max(NUMBERS // max(size, 1), 1)
     return [np.arange(first, min(first + most, len(groups))) for first in range(0, len(groups), most)]
@@ -230,7 +230,7 @@ def _nearer(found: LeftOut, within: Any) -> None:
         wide = np.flatnonzero((off > within) & found.proven)
         for k, on in enumerate(found.on):
             here = wide[found.place[wide] == k]
-            for part in _parts(found.groups.taken(here), len(on.at.m)):
+            for part in in_parts(found.groups.taken(here), len(on.at.m)):
                 _moved(found, on, here[part])
         if not (found.off()[wide] < WORTH * off[wide]).any():
             break
@@ -256,7 +256,7 @@ def stepped(left: Left, known: Gradients, there: Array, guess: Array | None = No
     kept = np.isfinite(n) & ((signs * (there + n) > 0.0) | (left.l1 == 0.0))
     turned = np.flatnonzero(~kept.all(axis=0) & ~settled)
     signs = np.where(kept | np.isnan(n), signs, 0.0)
-    for some in _parts(turned, len(there) ** 2):
+    for some in in_parts(turned, len(there) ** 2):
         these = turned[some]
         n[:, these] = _on_faces(left.among(these), gradient[:, these], there[:, these], signs[:, these])
     return np.where(np.isfinite(n).all(axis=0), n, 0.0)

@@ -23,7 +23,7 @@ from suffice.arrays import Array
 from suffice.models.margin_losses import slope_and_bend
 from suffice.prove.downdated import Left, OnColumns, WholeModel
 from suffice.prove.factor import Indices
-from suffice.prove.left_out import CORRECTIONS, NUMBERS, LeftOut
+from suffice.prove.left_out import CORRECTIONS, LeftOut, in_parts
 
 STEPS, CLOSE = 12, 1e-3  # of conjugate gradients; of what is left of the preconditioned residual
 MOST = 1 << 27  # rows times groups
@@ -34,10 +34,8 @@ def margin_slopes(made: LeftOut, l1: Array, l2: Array) -> Array:
     rates, found = replace(made.model, l1=l1, l2=l2), np.full(len(made.groups.rows), math.nan)
     for k, on in enumerate(made.on):
         of_these = np.flatnonzero(made.place == k)
-        most = max(NUMBERS // max(len(on.columns), len(on.at.m)), 1)
-        for first in range(0, len(of_these), most):
-            these = of_these[first : first + most]
-            found[np.isin(made.groups.which, these)] = _on(made, on, these, rates)
+        for part in in_parts(of_these, max(len(on.columns), len(on.at.m))):
+            found[np.isin(made.groups.which, of_these[part])] = _on(made, on, of_these[part], rates)
     return found
 
 

@@ -179,16 +179,13 @@ class HeldOutModels:
         return cls(np.arange(count), count, anew, downdates, np.where(np.isfinite(margin), margin, 0.0), error)
 
 
-def taken_one_by_one(
-    data: SearchData,
-    penalties: dict[str, float],
-) -> Downdates | None:
+def taken_one_by_one(data: SearchData, penalties: dict[str, float]) -> Downdates | None:
     """Models without each row from that of all rows; None where they cannot be had so."""
     if set(penalties) != {"l1", "l2"}:
         return None
     final, _ = split_pipeline(data.estimator)
-    both, rows = (penalties["l1"], penalties["l2"]), range(len(data.y))
-    task = LeftOutTask(data, find_adapter(final), lambda weights: both, tuple(np.array([i]) for i in rows), tuple(rows))
+    both, rows = (penalties["l1"], penalties["l2"]), np.arange(len(data.y))[:, None]
+    task = LeftOutTask(data, find_adapter(final), lambda weights: both, tuple(rows))
     fast = task.downdated()
     if fast is None:
         return None

@@ -30,6 +30,7 @@ from suffice.evaluation import Evaluation
 from suffice.journal.codec import light
 from suffice.lazy import cached_property
 from suffice.models.margin_losses import Squared
+from suffice.prove.downdated import joined
 from suffice.prove.left_out import LeftOut, leave_out, sharpened
 from suffice.prove.left_out_dual import WideRidge
 from suffice.prove.left_out_slopes import margin_slopes
@@ -82,8 +83,7 @@ def folds_of_rows(search: Any, data: SearchData, scoring: str, given: dict[str, 
     parts = list(order[:, None]) if single else np.split(order, np.cumsum(np.bincount(which))[:-1])
     if len(which) != len(data.y) or len(parts) < FEWEST:
         return None
-    labels: tuple[Any, ...] = tuple(range(len(parts)))
-    task = LeftOutTask(data, find_adapter(final), lambda weights: (1.0, 1.0), tuple[Any, ...](parts), labels)
+    task = LeftOutTask(data, find_adapter(final), lambda weights: (1.0, 1.0), tuple[Any, ...](parts))
     return None if task.downdates is None else _checked(task)
 
 
@@ -108,11 +108,6 @@ def one_fold(task: LeftOutTask, g: int) -> Split:
     except ValueError as error:
         rows = ", ".join(map(str, test[:5].tolist())) + (", ..." if len(test) > 5 else "")
         raise ValueError(f"there is no model without row {rows}: {error}") from error
-
-
-def joined(groups: Sequence[Any]) -> tuple[Any, Any]:
-    """The rows of all groups, and the number of the group of each."""
-    return np.concatenate(groups), np.repeat(np.arange(len(groups)), [len(one) for one in groups])
 
 
 def few_folds(task: LeftOutTask) -> list[tuple[Any, Any]]:
@@ -186,9 +181,6 @@ class LeftOutProblem(BilevelProblem):
     def fingerprint(self) -> dict[str, Any]:
         groups = {"rows left out": self.groups.rows, "groups left out": self.groups.which}
         return {**super().fingerprint(), **groups, "weights left out": self.judge.c}
-
-    def stationarity(self, evaluation: Evaluation, bounds: Any = None) -> float | None:
-        return None
 
     def _evaluate(
         self, thetas: Sequence[Array], warm: Sequence[Evaluation | None] | None, on: On, within: Sequence[float]

@@ -25,10 +25,11 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from suffice.arrays import Array, norm
 from suffice.lazy import cached_property
+from suffice.prove.downdated import joined
 from suffice.report.figures import Trace, changes
 from suffice.rows.given import counted, here, indexed, numbered
 from suffice.sklearn._final_fit import between, fitted_weights, solved
-from suffice.sklearn._left_out_search import LeftOutFold, folds_of_rows, joined
+from suffice.sklearn._left_out_search import LeftOutFold, folds_of_rows
 from suffice.sklearn._preparation import in_place
 from suffice.sklearn.adapters import find_adapter
 from suffice.sklearn.left_out import LeftOutTask

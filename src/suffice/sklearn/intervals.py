@@ -99,7 +99,7 @@ class Conformal:
         made = [ProvenModel(**{**one, "places": Columns(**one["places"])}) for one in found["models"]]
         anew = dict(enumerate(made))
         models = HeldOutModels(found["of"], len(made), anew, None, found["margin"], found["error"])
-        link = np.exp if found["grows"] else _same
+        link = np.exp if found["grows"] else np.positive
         return cls(models, link=link, units=units, **{name: found[name] for name in KEPT})
 
     # Regression
@@ -164,12 +164,12 @@ class Conformal:
         other folds, how wide that is, and what is predicted (of classes the largest probability)."""
         of, models = self.models.of, self.models
         low, high = _scores(models.margin, models.error)
-        rows, wide = np.arange(len(of)), np.zeros(len(of))
+        rows, wide, hit = np.arange(len(of)), np.zeros(len(of)), np.zeros(len(of))
         if self.classes is None:
-            at, hit = self.link(models.margin[:, 0]), np.zeros(len(of))
+            at = self.link(models.margin[:, 0])
             most = self._spread(models.margin[:, 0], models.error, self.y)[1]
         else:
-            most, hit = high[rows, self.y.astype(int)], np.zeros(len(of))
+            most = high[rows, self.y.astype(int)]
             at = np.sort(high, axis=1)[:, 1] if len(self.classes) > 2 else expit(np.abs(models.margin[:, 0]))
         for k in np.unique(of):
             here, there = of == k, np.sort(most[of != k])
@@ -283,7 +283,7 @@ class Training:
         y = np.asarray(data.y) if data.classes is None else np.searchsorted(data.classes, data.y)
         models = replace(models, of=models.of[positive], margin=models.margin[positive], error=models.error[positive])
         same = data.classes is not None or type(find_adapter(final).loss(final)).__name__ in SAME
-        link, least = (_same, -math.inf) if same else (np.exp, 0.0)
+        link, least = (np.positive, -math.inf) if same else (np.exp, 0.0)
         return Conformal(models, y[positive].astype(np.float64), data.classes, link, units, least, folds, tuned)
 
 
@@ -303,10 +303,6 @@ def _tuned_without(search: Any, data: SearchData, train: Any) -> Any:
     weight = {} if np.all(data.weight == 1.0) else {"sample_weight": data.weight[train]}
     again = clone(search).set_params(journal=None, callback=None, verbose=0, refit=False, certify_global=None)
     return again.fit(taken(data.X, train), data.y[train], **weight)
-
-
-def _same(m: Array) -> Array:
-    return m
 
 
 def check_coverage(coverage: Any) -> None:

@@ -26,7 +26,7 @@ from suffice.arrays import EPS, Array, positive
 from suffice.lazy import cached_property
 from suffice.models.margin_losses import Bending, Squared
 from suffice.protocols import conforms
-from suffice.prove.downdated import Groups, WholeModel
+from suffice.prove.downdated import Groups, WholeModel, joined
 from suffice.prove.left_out import LeftOut
 from suffice.prove.left_out_dual import left_out_models
 from suffice.rows.given import here, indexed
@@ -119,7 +119,7 @@ class LeftOutTask:
     adapter: Any
     penalties: Penalties
     groups: tuple[Array, ...]
-    labels: tuple[Any, ...]  # of the groups
+    labels: tuple[Any, ...] = ()  # of the groups, where these are not their numbers
 
     @classmethod
     def of(cls, model: Any, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> LeftOutTask:
@@ -147,7 +147,7 @@ class LeftOutTask:
             raise ValueError(f"y must have one entry for each of {count} rows, got shape {y.shape}")
         weight = _check_sample_weight(sample_weight, np.zeros((count, 1)), dtype=np.float64, ensure_non_negative=True)
         if groups is None:
-            parts, labels = list(np.arange(count)[:, None]), list(range(count))
+            parts, labels = list(np.arange(count)[:, None]), []
         else:
             groups = np.asarray(groups)
             if groups.shape != (count,):
@@ -175,8 +175,8 @@ class LeftOutTask:
     def which(self) -> Any:
         """The group of every row, -1 for rows of none."""
         found = np.full(len(self.data.y), -1)
-        for g, rows in enumerate(self.groups):
-            found[rows] = g
+        rows, which = joined(self.groups)
+        found[rows] = which
         return found
 
     def sums(self, values: Any) -> Array:
@@ -202,7 +202,7 @@ class LeftOutTask:
             with suppress(ValueError):  # one class is left, or there is no finite intercept
                 margin[rows], error[rows] = self.refitted(rows, warm, scoring)
             if not np.isfinite(error[rows]).all():
-                open_.append(self.labels[g])
+                open_.append(self.labels[g] if self.labels else g)
         fold: Any = whole.model
         # From margins to predictions, which grow with them.
         link = {"Squared": np.positive, "Logistic": expit}.get(type(fold.psi).__name__, np.exp)
