@@ -34,7 +34,7 @@ from suffice.arrays import EPS, Array, frozen, host, norm
 from suffice.lazy import cached_property
 from suffice.models.jobs import Along, At, Bend, Curvature, Slack, Slope, SlopeAtZero
 from suffice.models.margin_losses import MarginLoss, Squared
-from suffice.models.smooth import Imaged
+from suffice.models.smooth import Imaged, Made
 from suffice.rows.blocks import Blocked
 from suffice.rows.design import Design
 from suffice.rows.gram import Gram, Normal, centred
@@ -79,18 +79,11 @@ def by_outputs(G: Array) -> Array:
     return np.ascontiguousarray(G.T).ravel()
 
 
-class MarginModel(Imaged):
+class MarginModel(Made, Imaged):
     """What all of them share: final classes are dataclasses that hold X and the a_i as `design`, and `l2`."""
 
     design: Design
     l2: float
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, MarginModel) or type(other) is not type(self):
-            return False
-        return all(map(_same, self.fingerprint().values(), other.fingerprint().values()))
-
-    __hash__ = None  # type: ignore[assignment]
 
     def fingerprint(self) -> dict[str, Any]:
         """What the model was made from."""
@@ -99,13 +92,6 @@ class MarginModel(Imaged):
     @property
     def rounding_is_known(self) -> bool:
         return True
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Designs are the same if they are one object; equal arrays are."""
-    if one is other or isinstance(one, Design):
-        return one is other
-    return np.array_equal(host(one), host(other)) if hasattr(one, "shape") else bool(one == other)
 
 
 @dataclass(frozen=True, eq=False)

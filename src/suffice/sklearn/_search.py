@@ -122,8 +122,7 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
     device : device of torch, such as "cuda" or "cuda:1", default None
         Where rows of folds live, in float64; None: where X is, which may be an array of torch, CuPy or JAX. For dense X
         and LogisticRegression (two classes, any solver but liblinear), ElasticNet, Lasso and Ridge; steps of a pipeline
-        are fitted in main memory. The final model is NumPy's; so are predictions, unless scikit-learn's
-        `array_api_dispatch` is set.
+        are fitted in main memory. The final model is NumPy's, and so are predictions.
     random_state : int, RandomState or None
         None: the search takes its first steps along the axes; else along a random basis.
     verbose : int
