@@ -26,7 +26,7 @@ from suffice.arrays import Array, frozen, host, like, lives_elsewhere
 from suffice.lazy import cached_property
 from suffice.rows.blocks import Blocked
 from suffice.rows.gram import dense_rows, neighbours
-from suffice.rows.margins import Known, Rider
+from suffice.rows.margins import Known
 from suffice.rows.rounding import block_length, dense_product
 from suffice.rows.sums import Block, Job
 
@@ -83,7 +83,7 @@ class InMemory(Blocked):
     def all_at_once(self, image: Any) -> bool:
         return False
 
-    def run(self, job: Job, margins: Sequence[Any] = (), riders: Sequence[Rider] = (), **given: Any) -> Any:
+    def run(self, job: Job, margins: Sequence[Any] = (), riders: Sequence[Any] = (), **given: Any) -> Any:
         """Riders would save no pass here."""
         return job(Block(0, self.shape[0], lambda: self.X, given, margins, self.pull))
 

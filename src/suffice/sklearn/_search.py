@@ -43,7 +43,6 @@ from suffice.options import Options
 from suffice.report.formats import interval, settings
 from suffice.result import Record, Status
 from suffice.rows.given import here
-from suffice.rows.margins import threads
 from suffice.rows.sums import one_thread
 from suffice.search.bilevel import BilevelProblem
 from suffice.signals import at_once
@@ -236,7 +235,7 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
         self.optimised_scoring_, self.asked_scoring_, self.surrogate_ = scores.optimised, scores.asked, scores.surrogate
         self.scorers_, self.scorer_ = scores.scorers, scores.scorers[scores.asked]
         self.multimetric_ = isinstance(self.scoring, list | tuple | set | frozenset | Mapping)
-        with threads(effective_n_jobs(self.n_jobs)), ExitStack() as stack:
+        with ExitStack() as stack:
             problem = stack.enter_context(known.problem(effective_n_jobs(self.n_jobs)))
             journal = None
             if self.journal is not None and kept is None:
@@ -266,7 +265,7 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
                     best = self._certify(recorded.problem, search, best)
             finally:
                 self.result_, self.left_out_ = without_data(search.result), search.left_out
-            self.estimate_of_jobs_ = known.estimate(problem)
+            self.estimate_of_jobs_ = getattr(problem.executor, "estimate", "")
             interrupted = self.result_.status in (Status.INTERRUPTED, Status.TERMINATED)
             hurry = time.monotonic() + GRACE if interrupted and journal is not None else math.inf
             with at_once(hurry):
