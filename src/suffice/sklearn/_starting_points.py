@@ -53,7 +53,7 @@ def starting_point(problem: RecordedProblem, folds: list[Any], space: PenaltySpa
     losses: Any = problem.problem.losses
     if sketches(folds, losses, space, True):
         near = [QuadraticFold.nearly_free(fold.model, loss) for fold, loss in zip(folds, losses, strict=True)]
-        for _ in range(ROUNDS if np.isfinite(near).all() else 0):
+        for _ in range(ROUNDS if all(np.isfinite(w).all() for w in near) else 0):
             sketch = Sketch.of(folds, losses, space, near)
             found = _look_from(sketch, problem)
             if abs(sketch.height(sketch.lowest) - found.cost) <= CLOSELY * found.cost:
