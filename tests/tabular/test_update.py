@@ -12,6 +12,7 @@ import pytest
 from sklearn.datasets import load_diabetes
 
 from suffice import files
+from suffice.report import folder as places
 from suffice.tabular import TableError, states
 from suffice.tabular.predict import predict
 from suffice.tabular.run import claim, execute, load
@@ -74,6 +75,13 @@ def test_rows_are_added_and_the_model_is_that_of_all_rows(run, whole, tmp_path):
     assert lines[1]["message"] == found.update.message
     assert any(line.startswith("Update   penalties kept: at most") for line in told(found))
     json.dumps(found.plain(), allow_nan=False)
+
+
+def test_the_report_has_the_name_of_the_first_file(run, whole, tmp_path):
+    command = places.read(run / "command.json")
+    places.write(run / "command.json", {**command, "no_report": False})
+    found = update(run, file_of(whole[300:305], tmp_path / "a.csv"))
+    assert "<h1>base.csv after 1 update: target</h1>" in found.outcome.page.read_text()
 
 
 def test_a_row_that_is_removed_leaves_nothing_behind(run, whole, tmp_path):

@@ -142,7 +142,8 @@ def _updated(
         search.cv = rows.splits or search.cv  # which the report takes
         go_on(search, rows, states.yesterday_of(state), added, removed)
 
-    outcome = execute(asked, problem, folder, callback=callback, fit=fit, into=draft, began=began)
+    called = replace(asked, data=f"{history[0]['file']} after {plural(len(history), 'update')}")  # by the report
+    outcome = execute(called, problem, folder, callback=callback, fit=fit, into=draft, began=began)
     told = outcome.search.update_
     if outcome.failures:
         raise OSError(f"nothing has changed in {folder}: {outcome.failures[0]}")
