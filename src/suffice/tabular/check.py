@@ -111,7 +111,10 @@ def check(folder: Path, path: str, *, trust: bool = False, save: Path | None = N
     """A file beside the rows of a run, without any training; its page in `save`."""
     from suffice.tabular.update import known_of  # which knows where the rows are
 
-    made = _checked(folder, path, known_of(folder)[0].data, read_recipe(folder), trust)
+    settings = known_of(folder)[0]
+    if settings.files:
+        raise ValueError(f"{folder} is the run of files on a cluster: a check is for runs of one table")
+    made = _checked(folder, path, settings.data, read_recipe(folder), trust)
     if save is not None:
         replace_atomically(save, made.html().encode("utf-8"))
     return made
