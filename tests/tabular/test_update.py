@@ -119,11 +119,14 @@ def test_files_that_do_not_fit_are_refused_and_nothing_changes(run, whole, tmp_p
 
 def test_columns_more_or_fewer_and_new_levels_are_told(run, whole, tmp_path):
     new = whole[310:330].drop(columns="id").assign(mood="fine")
-    new.loc[312, "sex"] = "x"
+    new.loc[312, "sex"], new.loc[313, "bp"] = "x", 1048.0
     found = update(run, file_of(new, tmp_path / "a.csv"))
     assert any("lacks 'id', of no use to the model" in note for note in found.notes)
     assert any("also has 'mood', which the run has not" in note for note in found.notes)
-    assert any("column 'sex': 1 level not seen before, 'x'" in note for note in found.notes)
+    assert any("column 'sex': 1 level never seen, 'x'" in note for note in found.notes)
+    assert any("column 'bp'" in note and note.endswith(", such as 1048") for note in found.notes)
+    before, score = lines_of(run)[0]["score"], next(line for line in told(found) if line.startswith("Score"))
+    assert score.endswith(f"; {before:.4g} before")
     assert len(found.outcome.search.coef_) == 6
 
 

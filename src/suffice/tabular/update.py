@@ -3,9 +3,8 @@
 The run's table and the new file are joined, in the columns of the first; rows that are to go go by an id. Columns keep
 the part in the model that they have, and their entries are read as before. What `suffice.sklearn.update` makes of these
 rows takes the place of the old day in one step (`suffice.tabular.states`). An entry that cannot be read is missing,
-with a note; a file in which more than STRANGE of a column cannot is another table, and refused.
-
-On a cluster a file is a part: it comes to those that the run has, which are read where they are, or goes.
+with a note; a file in which more than STRANGE of a column cannot is another table, and refused. On a cluster a file
+is a part: it comes to those that the run has, which are read where they are, or goes.
 
 After a removal of rows all files of the folder are looked through for what is gone: the ids in their column, the rows
 as they stood, and ids of LONG characters or more anywhere.
@@ -18,6 +17,7 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -31,6 +31,7 @@ from suffice.report.formats import duration
 from suffice.sklearn.dealt_rows import Numbers, Rows, dealt, folds_of
 from suffice.sklearn.update import Update, go_on
 from suffice.tabular import live, states
+from suffice.tabular.check import strange
 from suffice.tabular.entries import Array, TableError, listed, plural, quoted
 from suffice.tabular.parts import AnyTable, footers, of_files, on_cluster
 from suffice.tabular.predict import read_recipe
@@ -56,6 +57,7 @@ class UpdatedRun:
     update: Update
     notes: tuple[str, ...]  # on the new file
     erased: tuple[str, ...]  # what was looked for after a removal, and not found
+    score: float | None  # before
 
     def plain(self) -> dict[str, Any]:
         """For machines."""
@@ -75,7 +77,8 @@ def told(found: UpdatedRun) -> list[str]:
         *map(live.noted, found.notes),
         f"Update   {made.message}",
         f"Score    {plain['score']:.4g} {plain['scoring']}"
-        + (", of the same folds" if made.same_folds else ", of folds that time cuts anew"),
+        + (", of the same folds" if made.same_folds else ", of folds that time cuts anew")
+        + ("" if found.score is None else f"; {found.score:.4g} before"),
         f"Saved    {outcome.model_file}",
     ]
     lines += [] if outcome.page is None else [f"Report   {outcome.page}"]
@@ -148,8 +151,8 @@ def _updated(
             search.cv = rows.splits or search.cv  # which the report takes
             go_on(search, rows, states.yesterday_of(state), day.added, day.removed)
 
-        first = f"{history[0]['file']} after {plural(len(history), 'update')}"
-        called = replace(day.asked, data=first, files=())  # by the report
+        name = f"{history[0]['file']} after {plural(len(history), 'update')}"
+        called = replace(day.asked, data=name, files=())  # by the report
         outcome = execute(called, problem, folder, callback=callback, fit=fit, into=draft, began=began)
     told = outcome.search.update_
     if outcome.failures:
@@ -159,7 +162,7 @@ def _updated(
     states.remember(outcome, draft, came, history, {**more, **day.more})
     places.write(draft / places.COMMAND, day.asked.plain())
     states.commit(folder)
-    return UpdatedRun(outcome, told, day.notes, day.erased())
+    return UpdatedRun(outcome, told, day.notes, day.erased(), history[-1]["score"])
 
 
 def _rows(
@@ -185,9 +188,7 @@ def _rows(
     folds = None if folds is None else _dealt(folds, stays, place + np.arange(added), *groups)
     lost = {name: [column[i] for i in np.flatnonzero(~stays)] for name, column in known.items()}
 
-    def erased() -> tuple[str, ...]:
-        return () if by is None else _looked_for(folder, by, ids, lost, recipe.reading)
-
+    erased = tuple if by is None else partial(_looked_for, folder, by, ids, lost, recipe.reading)
     return Day(table, asked, folds, added, removed, digest, {"places": place + added}, tuple(notes), erased)
 
 
@@ -312,10 +313,10 @@ def _new_entries(path: Named, known: Entries, recipe: Recipe, settings: Settings
     notes += [f"{path} also has {listed(more)}, which the run has not: left out"] if more else []
     names = [name for name in known if name not in absent]
     found = dict(zip(names, entries_of(path, names, recipe.reading), strict=True))
-    for name in recipe.categorical:
-        if name in found and (strange := sorted(set(found[name]) - set(known[name]) - {""})):
-            levels = f"{plural(len(strange), 'level')} not seen before, {listed(strange, 3)}"
-            notes.append(f"column {quoted(name)}: {levels}")
+    before = read(settings.data, like=recipe.reading)
+    for column in (column for column in table.columns if column.name in before.names and not column.origin):
+        if column.name in (*recipe.needs, recipe.target) and "other" not in (column.kind, before[column.name].kind):
+            notes += strange(before[column.name], column, column.name in recipe.categorical)
     return {name: found.get(name, [""] * len(table)) for name in known}, notes
 
 
