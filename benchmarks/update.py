@@ -362,7 +362,8 @@ gain.
 def page(found: dict[str, Any]) -> str:
     made = found["provenance"]
     text = ["# Yesterday's model, today's rows\n"]
-    text += [f"`python benchmarks/update.py`, commit {made['commit']}, {made['date']}.\n"]
+    parts = "; ".join(f"{part}: commit {one['commit']}, {one['date']}" for part, one in made.items())
+    text += [f"`python benchmarks/update.py`. {parts.capitalize()}.\n"]
     if "work" in found:
         head = ("new rows", "passes", "wanted", "reads", "processor's time", "kept", "of", "behind", "at most")
         text.append(table(head, [_middle(found["work"], share) for share in SHARES]))
@@ -432,7 +433,7 @@ def main() -> None:
             found[part] = sequences(given.count or 1000, given.seed)
         else:
             found[part] = {"kills": kills, "alarms": alarms}[part](given.count or {"kills": 100, "alarms": 200}[part])
-        found["provenance"] = provenance("scikit-learn")
+        found.setdefault("provenance", {})[part] = provenance("scikit-learn")
         write_json(path, found)
         write_text(given.out / "update.md", page(found))
         print(part, "done", flush=True)
