@@ -52,6 +52,8 @@ TABLES = ("auto", "bikeshare", "boston", "carseats", "credit", "default", "hitte
 SHARES = (0.001, 0.01, 0.1, 1.0)
 WANTED = {0.001: 0.15, 0.01: 0.2, 0.1: 0.35, 1.0: 0.8}
 FOLDS = 5
+DATED = ("command.json", "model.skops", "intervals.skops")
+GONE = os.WEXITED | os.WNOHANG | os.WNOWAIT
 PARTS = ("work", "proofs", "sequences", "kills", "alarms")
 
 
@@ -215,8 +217,13 @@ def kills(count: int) -> dict[str, Any]:
                     update(home / "copy", str(home / "new.csv"))
                 finally:
                     os._exit(0)
-            # half of them near the end, where the files change
-            time.sleep(whole * (rng.uniform(0.0, 1.2) if k % 2 else rng.uniform(0.7, 1.1)))
+            if k % 2:  # half of them at the end, where the files change
+                while (
+                    not (home / "copy" / "next.tmp" / "history.json").exists()
+                    and os.waitid(os.P_PID, child, GONE) is None
+                ):
+                    time.sleep(1e-3)
+            time.sleep(rng.uniform(0.0, 0.1) if k % 2 else whole * rng.uniform(0.0, 1.2))
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
             lines_of(home / "copy")
@@ -233,8 +240,9 @@ def digest(folder: Path) -> dict[str, Any]:
 
 
 def same(a: dict[str, Any], b: dict[str, Any]) -> bool:
-    """Whether two folders are of one day: the same files, models, rows and states."""
-    return a.keys() == b.keys() and all(a[name] == b[name] for name in a if name not in ("command.json", "model.skops"))
+    """Whether two folders are of one day: the same files, rows and states. Archives hold the time at which they were
+    written, and the command the folder."""
+    return a.keys() == b.keys() and all(a[name] == b[name] for name in a if name not in DATED)
 
 
 def tuned(home: Path, target: str, **options: Any) -> None:
