@@ -370,16 +370,18 @@ gain.
 def page(found: dict[str, Any]) -> str:
     made = found["provenance"]
     text = ["# Yesterday's model, today's rows\n"]
-    parts = "; ".join(f"{part}: commit {one['commit']}, {one['date']}" for part, one in made.items())
-    text += [f"`python benchmarks/update.py`. {parts.capitalize()}.\n"]
+    parts = "; ".join(f"{part} {one['commit']}, {one['date']}" for part, one in made.items())
+    text += [f"`python benchmarks/update.py`. Commits: {parts}.\n"]
     if "work" in found:
         head = ("new rows", "passes", "wanted", "reads", "processor's time", "kept", "of", "behind", "at most")
         text.append(table(head, [_middle(found["work"], share) for share in SHARES]))
         text.append(ABOUT)
         text.append(_each(found["work"]))
     if "proofs" in found:
-        proven = sum(one["proven"] for one in found["proofs"])
-        text.append(f"{PROOFS}Proven: {proven} of {len(found['proofs'])}.\n")
+        proven = [one for one in found["proofs"] if one["proven"]]
+        passes, seconds = (float(np.median([one[key] for one in proven])) for key in ("work", "time"))
+        price = f"{passes:.1f} times the passes of a search from nothing and {seconds:.1f} times its seconds (medians)"
+        text.append(f"{PROOFS}Proven: {len(proven)} of {len(found['proofs'])}, for {price}.\n")
         text.append(_each(found["proofs"]))
     for name in ("sequences", "kills"):
         if name in found:
