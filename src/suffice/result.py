@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from statistics import median
@@ -199,7 +199,8 @@ class Result:
     def _drawn(self, figure: str, *given: Any) -> Axes:
         from suffice import plots
 
-        return getattr(plots, f"draw_{figure}")(plots.trace(self), *given)
+        draw: Callable[..., Axes] = getattr(plots, f"draw_{figure}")
+        return draw(plots.trace(self), *given)
 
 
 class OracleError(RuntimeError):

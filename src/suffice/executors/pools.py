@@ -77,7 +77,8 @@ class Futures(Spread):
         if missing and not self._data:
             self._data = pack(self._work)
         data = (self._data,) if missing else ()
-        return self._ready().submit(call, self._token, task, *data)
+        future: Future[Any] = self._ready().submit(call, self._token, task, *data)
+        return future
 
     def width(self) -> int:
         return self.workers or int(getattr(self._ready(), "_max_workers", 0)) or 1 << 30
@@ -134,7 +135,8 @@ class Processes(Futures):
         write_shared(work, Path(self._folder))
 
     def submit(self, task: bytes, missing: bool) -> Future[Any]:
-        return self._ready().submit(call, self._token, task, self._folder)
+        future: Future[Any] = self._ready().submit(call, self._token, task, self._folder)
+        return future
 
     def width(self) -> int:
         return super().width() if self.deadline is not None else 2 * super().width()

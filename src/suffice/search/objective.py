@@ -65,7 +65,8 @@ def oracle(objective: object, policy: Policy) -> Callable[..., Evaluation]:
 
     def evaluate(theta: Array, *, within: float, warm: Evaluation | None) -> Evaluation:
         # A copy: the objective may overwrite it.
-        return _asked(method, "", theta, theta.copy(), within=within, warm=warm)
+        answer: Evaluation = _asked(method, "", theta, theta.copy(), within=within, warm=warm)
+        return answer
 
     return evaluate
 

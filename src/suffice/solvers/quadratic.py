@@ -82,7 +82,7 @@ class Wide:
     @cached_property
     def squares(self) -> Array:
         """The diagonal of B^T B."""
-        return np.einsum("ij,ij->j", self.B, self.B)
+        return np.asarray(np.einsum("ij,ij->j", self.B, self.B))
 
     @property
     def diagonal(self) -> Array:
