@@ -70,6 +70,8 @@ class InMemory(Blocked):
         return image
 
     def directions(self, W: Array) -> Any:
+        if not W.any():  # X is finite
+            return like(np.zeros((self.shape[0], *W.shape[1:])), self.a)
         product = self.X @ like(W, self.X)
         return host(product) if isinstance(self.a, np.ndarray) else product
 
