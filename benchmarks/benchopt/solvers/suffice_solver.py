@@ -67,9 +67,7 @@ class Inner:
         self.second = mean_of(
             lambda i, k, z, x: (jax.hessian(at(f_inner, i, k))(z, x), jax.jacfwd(slope(i, k), argnums=1)(z, x)), n_inner
         )
-        self.second_outer = mean_of(
-            lambda i, k, z, x: jax.hessian(at(f_outer, i, k), argnums=(0, 1))(z, x), n_outer
-        )
+        self.second_outer = mean_of(lambda i, k, z, x: jax.hessian(at(f_outer, i, k), argnums=(0, 1))(z, x), n_outer)
         self.z0, self.x0, self.gradients, self.products = z0, x0, 0, 0
 
     def begin(self):

@@ -100,6 +100,11 @@ class CertifiableFold:
         """X^2, entry by entry."""
         return squared(self.design.X)
 
+    @cached_property
+    def absolute(self) -> Any:
+        """|X|, entry by entry."""
+        return abs(self.design.X)
+
     def column_norms(self, E: Array) -> Array:
         """||diag(E)^(1/2) x_j|| of all columns."""
         return np.asarray(np.sqrt(self.squares.T @ E))

@@ -119,6 +119,16 @@ def path_of(fold: CertifiableFold, w: Array, box: PenaltyBox) -> Path:
     return Path(S, sigma, w, A, m0, b, np.sqrt(np.maximum(inverse, 0.0)))
 
 
+def foreseen(fold: CertifiableFold, w: Array, c: Array, t: Array) -> Array:
+    """Weights at parameters t by the path through w, weights at c; those that would change their sign are 0."""
+    path, moved = path_of(fold, w, PenaltyBox(c, c)), w.copy()
+    with np.errstate(all="ignore"):
+        by = np.append(t - c, [(t - c)[j] * (t - c)[k] for j, k in pairs(len(c))])
+        moved[path.S] += (path.A @ by)[: len(path.S)]
+        moved = np.where(moved * w > 0.0, moved, 0.0) if fold.sparse else moved
+    return moved if np.isfinite(moved).all() else w
+
+
 @dataclass(frozen=True, eq=False)
 class Expansion:
     """The expansion of margins and of grad f along the path: X A, and X^T (a r) for r = psi' and for all monomials."""
