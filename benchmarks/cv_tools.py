@@ -149,8 +149,17 @@ def glum(data: Tabled, note: Any) -> Found:
 
 def celer(data: Tabled, note: Any) -> Found:
     from celer import ElasticNetCV
+    from sklearn.base import RegressorMixin
 
-    model = ElasticNetCV(l1_ratio=RATIOS, cv=data.splits).fit(data.X, data.y)
+    class Mended(ElasticNetCV):  # type: ignore[misc]
+        """celer 0.7.4 hands `n_alphas` on, which scikit-learn calls `alphas` since 1.9: the same path otherwise."""
+
+        def __init__(self, l1_ratio: Any, alphas: int = 100, cv: Any = None, precompute: Any = "auto") -> None:
+            super(RegressorMixin, self).__init__(eps=1e-3, alphas=alphas, cv=cv, max_iter=100, tol=1e-4)
+            self.l1_ratio, self.precompute, self.prune, self.positive = l1_ratio, precompute, True, False
+            self.max_epochs, self.p0 = 50_000, 10
+
+    model = Mended(l1_ratio=RATIOS, cv=data.splits).fit(data.X, data.y)
     return float(model.alpha_ * model.l1_ratio_), float(model.alpha_ * (1.0 - model.l1_ratio_))
 
 

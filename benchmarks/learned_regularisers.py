@@ -117,18 +117,17 @@ def one_image(path: Path, single: Any, double: Any, solvers: Any, L: float, args
     y = noisy[None, None]
 
     def run(R: Any, solver: Any, x: Any, y: Any, tolerance: float) -> Any:
-        @torch.no_grad()
         def f(x: Any, y: Any) -> Any:
             return (0.5 * ((x - y) ** 2).sum((1, 2, 3)) + R.g(x)).reshape(-1)
 
-        @torch.no_grad()
         def slope(x: Any, y: Any) -> Any:
             return x - y + R.grad(x)
 
         def both(x: Any, y: Any) -> Any:
             return f(x, y), slope(x, y)
 
-        return solver(x.clone(), y, f, slope, both, max_iter=MOST, L_init=1.0 / STEP, tol=tolerance)
+        with torch.no_grad():
+            return solver(x.clone(), y, f, slope, both, max_iter=MOST, L_init=1.0 / STEP, tol=tolerance)
 
     began = time.process_time()
     found, _, steps, done = run(single, solvers[0], y, y, TOLERANCE)
