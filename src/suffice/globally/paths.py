@@ -86,7 +86,7 @@ class Path:
     A: Array  # (|S|, with the intercept last) x (m + pairs)
     m0: Array  # margins of training rows at w0
     b: float
-    spread: Array  # (H^-1)_jj^(1/2) on S and the intercept, about
+    spread: Array  # (H^-1)_jj^(1/2) on S and the intercept, about, where sides are chosen between
 
 
 def path_of(fold: CertifiableFold, w: Array, box: PenaltyBox) -> Path:
@@ -115,7 +115,7 @@ def path_of(fold: CertifiableFold, w: Array, box: PenaltyBox) -> Path:
         A[:, q] = -cho_solve(factor, penalised * own + (1.0 if j < k else 0.5) * (X.T @ (bent * T[:, j] * T[:, k])))
     if not np.isfinite(A).all():
         return constant
-    inverse = np.diag(cho_solve(factor, np.eye(size)))
+    inverse = np.diag(cho_solve(factor, np.eye(size))) if m > 1 else np.zeros(size)
     return Path(S, sigma, w, A, m0, b, np.sqrt(np.maximum(inverse, 0.0)))
 
 

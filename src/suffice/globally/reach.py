@@ -181,7 +181,7 @@ class PathReach:
         of training rows; `moves` is where these begin to be tried."""
         fold, a = self.fold, self.fold.a
         if len(P) + fold.intercept == 0:  # then the path is 0, and so are s and zeta, but for nothing
-            return self.plain, np.abs(fold.design.X).T @ (a * self.ranges.zeta) * SAFE, moves
+            return self.plain, fold.absolute.T @ (a * self.ranges.zeta) * SAFE, moves
         residual = _residual(fold, self.path, self.box, self.known)
         for _ in range(DAMPINGS):
             found = self._damped(P, residual, moves)
@@ -213,6 +213,8 @@ class PathReach:
         along = along + rest * found.rho * SAFE
         near = (self.excess + moved >= 0.0) & (self.excess + along < 0.0)
         near[factor.support] = False
+        if not near.any():
+            return moved
         X = fold.columns(fold.design.X, factor.support)
         for these in np.split(np.flatnonzero(near), range(COLUMNS, int(near.sum()), COLUMNS)):
             Y = C[:, None] * as_array(fold.design.X[:, these])
@@ -231,7 +233,7 @@ class PathReach:
         if size > max(largest_matrix(design), 1) or (l2_low == 0.0 and size > design.shape[0]):
             return None
         C = a * least_secant(loss, path.m0, ranges.s, moves, fold.y)
-        gram = design.gram if not bends and not fold.intercept else None
+        gram = fold.gram
         on_P, l2 = Variables((P,), fold.intercept), np.append(np.full(len(P), l2_low), np.zeros(int(fold.intercept)))
         H, terms = weighted_gram(design.X, on_P, C) if gram is None else (gram[np.ix_(P, P)], len(a) + 12.0)
         factor = ProvenFactor.of(H, terms, len(a), on_P, l2)
