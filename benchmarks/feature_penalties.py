@@ -114,7 +114,6 @@ def compare(split: Split, labels: bool, evaluations: int) -> Iterator[tuple[str,
             "refitted": unseen.at(refitted).residual ** 2 / len(test[1]),
             "evaluations": result.evaluations,
             "status": result.status.name,
-            "stationarity": result.stationarity,
             "weights": int(np.count_nonzero(w)),
         }
 

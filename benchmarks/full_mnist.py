@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from common import parser, provenance, table, target, write_json, write_text
+from suffice_paper.idx import load_mnist_full
 from suffice_paper.study import PRESETS, mnist_problem
 
 import suffice
-from suffice.datasets import load_mnist_full
 
 
 def main() -> None:

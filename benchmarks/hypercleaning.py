@@ -25,6 +25,7 @@ from common import parser, provenance, table, write_json, write_text
 from scipy.optimize import minimize
 from scipy.special import expit
 from suffice_paper.cleaning import SampleCleaning
+from suffice_paper.idx import load_mnist_full
 
 import suffice
 from suffice import datasets
@@ -196,7 +197,7 @@ def data(folder: Path | None, labels: Path | None, rows: int, held_out: int) -> 
         X, y = np.vstack([tuning.X_train, other.X_train]), np.concatenate([tuning.y_train, other.y_train])
         Z, t = np.vstack([tuning.X_test, other.X_test]), np.concatenate([tuning.y_test, other.y_test])
     else:
-        full = datasets.load_mnist_full(folder, "unit")
+        full = load_mnist_full(folder, 255.0)
         X, y, Z, t = full.X_train, full.y_train, full.X_test, full.y_test
     if len(X) < rows or len(Z) < held_out:
         raise SystemExit(f"there are {len(X)} + {len(Z)} images: give --folder, or fewer --rows and --held-out")

@@ -17,8 +17,8 @@ from threadpoolctl import threadpool_info
 
 from suffice import BilevelProblem, Options, OracleError, Space, Status, losses, problems, resume, tune
 from suffice import journal as journals
-from suffice.executors import Dask, Futures, Processes, Serial, WorkerError, find, worthwhile
-from suffice.executors.worthwhile import Worthwhile
+from suffice.executors import Dask, Futures, Processes, Serial, WorkerError, find, pools
+from suffice.executors.pools import Worthwhile
 from suffice.rows.design import Design
 
 SPACE = Space(l1=(1e-3, 1e1), l2=(1e-2, 1e1))
@@ -113,7 +113,7 @@ def test_processes_give_the_serial_result_and_serial_runs_continue_theirs(tmp_pa
 
 
 def test_processes_that_begin_in_the_middle_of_a_run_give_the_serial_result(tmp_path, serial, monkeypatch):
-    monkeypatch.setattr(worthwhile, "START", 0.0)
+    monkeypatch.setattr(pools, "START", 0.0)
     executor, begun = Worthwhile(2), []
 
     def wait(record):  # for processes, which a run does not wait for

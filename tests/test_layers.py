@@ -28,7 +28,7 @@ ORDER = [
     {"search"},
     {"search.objective"},
     {"journal", "search.derivatives"},
-    {"prove.stationarity", "search.solves"},
+    {"search.solves"},
     {"search.bilevel"},
     {"search.tuner"},
     {"globally"},

@@ -4,7 +4,7 @@
 
 FOLDER holds the idx files, plain or .gz. The archive has X (12000 x 784, uint8) and y (12000, uint8): rows
 0..9999 of the training file, then rows 0..1999 of the test file. The same zlib gives the same bytes, whatever
-the date. Prints the SHA-256, to be recorded in _mnist.py and in data/README.md.
+the date. Prints the SHA-256, to be recorded in datasets/__init__.py and in data/README.md.
 """
 
 import argparse
@@ -14,8 +14,7 @@ import zipfile
 from pathlib import Path
 
 import numpy as np
-
-from suffice.datasets import load_mnist_full
+from suffice_paper.idx import load_mnist_full
 
 ARCHIVE = Path(__file__).parents[1] / "src/suffice/datasets/data/mnist_12000.npz"
 

@@ -26,15 +26,6 @@ d_i = gamma_d ||x_i|| ||W||, probabilities by d_i / 2 + c, c = eps sqrt(K) (K + 
     e   = sum_i a_i ||x_i|| (d_i / 2 + c + gamma_(N+8) ||P_i - Y_i||) + 2 eps mu ||W||,
     e_F = mean_j (2^(1/2) d_j) + c + gamma_(M+8) F.
 
-*The gradient.* On the way to W_s margins of row i move by no more than ||x_i|| R + d_i, so that H changes by no more
-than the factor e^(+-a), a = 2^(1/2) max_i (||x_i|| R + d_i) (`suffice.prove.verified`). With r = grad F(W) -
-H q as computed, and what rounding, R and |ce''| add to it,
-
-    ||q^ - q||  <=  e^(a/2) / mu ( ||r|| + ||Z||^2 R / (2 M) + rounding + mu^(1/2) (e^a - 1) ||q||_H ),
-
-||q||_H^2 <= ||q|| ||H q||, and dF/ds_i errs by (1/N) ( ||P^ - P||_i ||X q||_i + ||P^ - Y||_i ||X (q^ - q)||_i ), of
-which the last in all is at most (1/N) 2^(1/2) ||X|| ||q^ - q||. `suffice.prove.stationarity` says what becomes of it.
-
 X may live elsewhere (torch on a GPU); everything of its size stays there. A solution is W and q, as NumPy arrays.
 """
 
@@ -50,14 +41,12 @@ from suffice.arrays import EPS, Array, host, like, namespace, norm, positive, ve
 from suffice.evaluation import Evaluation
 from suffice.lazy import cached_property
 from suffice.prove.loss_at import root_error
-from suffice.prove.stationarity import projected
 from suffice.rows.design import Design
 from suffice.rows.gram import gram
 from suffice.rows.rounding import gamma
 
 FORCING = 0.1  # of the gradient: what is left of a Newton system
 FINEST, COARSEST = 1e-8, 1e-2  # of its right-hand side: what is left of the adjoint system
-FINE = 1e-12  # of its right-hand side: what is left of it for a proven gradient
 AHEAD = 0.3  # of what is asked for: what a last Newton step aims at
 MOST_STEPS, MOST_PRODUCTS, HALVINGS = 100, 2000, 30
 
@@ -84,7 +73,6 @@ class HeldOutAt:
     slope: float
     bend: float
     rounding: float
-    blur: float  # of the gradient: its rounding
 
     def error(self, radius: float) -> float:
         """The proven error of F^(1/2) for a W within this radius of the minimiser."""
@@ -135,51 +123,6 @@ class SampleCleaning:
         slopes = -((now.P - self.labels[0]) * pulls).sum(1) / self.train.shape[0]
         work = float(evaluation.work) + self.products - before
         return replace(evaluation, gradient=host(slopes), solutions=(host(W), host(q)), work=work)
-
-    def stationarity(self, evaluation: Evaluation, bounds: tuple[Array, Array]) -> float | None:
-        """A proven bound on the norm of the gradient of F, without entries that point out of the box `bounds` where
-        theta touches it. It takes Newton steps to where rounding is all that is left, and one more system, neither of
-        which is counted."""
-        counted = self.newton_steps, self.products
-        try:
-            return self._stationarity(evaluation, bounds)
-        finally:
-            self.newton_steps, self.products = counted
-
-    def _stationarity(self, evaluation: Evaluation, bounds: tuple[Array, Array]) -> float | None:
-        (N, d), K, mu = self.train.shape, self.classes, self.mu
-        s, (W, q) = like(evaluation.point, self.train.X), self._start(evaluation)
-        now = self._at(W, s)
-        for _ in range(MOST_STEPS):
-            after = None if now.radius <= 2.0 * now.rounding else self._newton(now, s, 0.0)
-            if after is None or not after.radius < 0.9 * now.radius:
-                break
-            now = after
-        F, R, a = self._held_out(now.W), now.radius, s[:, None] / N
-        q = self._solve(now, s, F.gradient, FINE * F.slope, q)
-        M, size = self._times(q), norm(host(q).ravel())
-        left = F.gradient - self._pull(a * (now.P * (M - (now.P * M).sum(1)[:, None]))) - mu * q
-
-        row_norms, of_rows = self._row_norms[0], (M * M).sum(1) ** 0.5
-        moved = row_norms * (R + gamma(d) * norm(host(now.W).ravel()))
-        bend = math.sqrt(2.0) * float(moved.max()) * (1.0 + 8.0 * EPS)
-        if not bend < 1.0:
-            return None
-        of_M = gamma(d) * row_norms * size
-        c = _rounding(K, float(namespace(M).max(abs(self._times(now.W)))))
-        of_product = a[:, 0] * row_norms * (2.0 * of_M + (4.0 * c + gamma(N + 2 * K + 32)) * of_rows)
-        up = 1.0 + gamma(sum(self.train.shape) + K + 64)
-        doubt = (float(of_product.sum()) + 8.0 * EPS * mu * size) * up
-        residual = norm(host(left).ravel()) * up + doubt + 2.0 * F.bend * R + F.blur
-        energy = math.sqrt(size * (F.slope + residual)) * up  # ||q||_H
-        off = math.exp(0.5 * bend) / mu * (residual + math.expm1(bend) * math.sqrt(mu) * energy) * up
-
-        gap = now.P - self.labels[0]
-        lengths = (gap * gap).sum(1) ** 0.5
-        own = (0.5 * moved + c) * of_rows + (lengths + 0.5 * moved + c) * of_M + gamma(2 * K + 16) * lengths * of_rows
-        far = math.sqrt(2.0 * N * self.train.squared_norm) * off
-        error = (norm(host(own)) + far) / N * up
-        return projected(host(-(gap * M).sum(1) / N), np.array([error]), evaluation.point, bounds)
 
     def _evaluate(self, theta: Array, warm: Evaluation | None, enough: Any) -> Evaluation:
         theta = vector(theta, "theta")
@@ -293,7 +236,7 @@ class SampleCleaning:
         slope = norm(host(gradient).ravel())
         blur = mean * (0.5 * gamma(d) * self.held_out.largest_row * size + c + gamma(M + 8) * math.sqrt(2.0))
         rounding = math.sqrt(2.0) * gamma(d) * mean * size + c + gamma(M + 8) * value
-        return HeldOutAt(value, gradient, slope + blur, 0.25 * self.held_out.squared_norm, rounding, blur)
+        return HeldOutAt(value, gradient, slope + blur, 0.25 * self.held_out.squared_norm, rounding)
 
     @cached_property
     def _row_norms(self) -> tuple[Any, Any]:

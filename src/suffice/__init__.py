@@ -39,43 +39,11 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "BilevelProblem",
-    "Certificate",
-    "Composite",
-    "Evaluation",
-    "FitReport",
-    "GlobalCertificate",
-    "GlobalOptions",
-    "Journal",
-    "JournalError",
-    "Objective",
-    "Options",
-    "OracleError",
-    "Outcome",
-    "Record",
-    "Request",
-    "Result",
-    "Solution",
-    "Space",
-    "Status",
-    "Tuner",
-    "autodiff",
-    "certify",
-    "certify_global",
-    "datasets",
-    "exact",
-    "influence",
-    "iterate",
-    "leave_one_out",
-    "losses",
-    "problems",
-    "resume",
-    "solve",
-    "terms",
-    "tune",
-    "tune_table",
-]
+__all__ = ["BilevelProblem", "Certificate", "Composite", "Evaluation", "FitReport", "GlobalCertificate"]
+__all__ += ["GlobalOptions", "Journal", "JournalError", "Objective", "Options", "OracleError", "Outcome", "Record"]
+__all__ += ["Request", "Result", "Solution", "Space", "Status", "Tuner", "autodiff", "certify", "certify_global"]
+__all__ += ["datasets", "exact", "influence", "iterate", "leave_one_out", "losses", "problems", "resume", "solve"]
+__all__ += ["terms", "tune", "tune_table"]
 
 # Where names come from: they are imported when they are asked for first.
 _HOMES = {

@@ -43,8 +43,7 @@ def host(x: Any) -> Array:
         x = x.detach().cpu()
     elif hasattr(x, "get"):  # CuPy
         x = x.get()
-    result: Array = np.asarray(x)
-    return result
+    return np.asarray(x)
 
 
 def like(x: Any, model: Any) -> Any:

@@ -131,7 +131,8 @@ class Term:
         if not self._latest or not np.array_equal(self._latest[0], x):
             kernel, p = self.function.kernel(tuple(self.params)), np.array(list(self.params.values()))
             self._latest[:] = [x.copy(), kernel(x, p)]
-        return self._latest[1]  # type: ignore[no-any-return]
+        made: Derivatives = self._latest[1]
+        return made
 
     def __getstate__(self) -> dict[str, Any]:
         return {"function": self.function, "params": self.params, "_latest": []}

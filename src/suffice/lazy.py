@@ -28,4 +28,5 @@ class cached_property(Generic[T]):  # noqa: N801 (as functools has it)
         values = instance.__dict__
         if self.name not in values:
             values[self.name] = self.function(instance)
-        return values[self.name]  # type: ignore[no-any-return]
+        found: T = values[self.name]
+        return found

@@ -24,12 +24,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from suffice.arrays import EPS, Array, frozen, host, norm, positive, vector
+from suffice.arrays import Array, frozen, host, norm, positive, vector
 from suffice.models.cox import CoxModel
 from suffice.models.linear import offsets
 from suffice.models.margin_losses import Real, signs
 from suffice.prove.held_out import HeldOut
-from suffice.prove.loss_at import Linear, LossAt, Steep, root_error
+from suffice.prove.loss_at import Linear, LossAt, root_error
 from suffice.prove.scores import (
     BrierScore,
     DevianceScore,
@@ -41,23 +41,11 @@ from suffice.prove.scores import (
     SquaredScores,
 )
 from suffice.rows.design import Design
-from suffice.rows.rounding import TINY, norm_rounding
+from suffice.rows.rounding import norm_rounding
 from suffice.rows.sums import Chosen
 
-__all__ = [
-    "Brier",
-    "Deviance",
-    "Lipschitz",
-    "LogLoss",
-    "Loss",
-    "LossAt",
-    "MultinomialBrier",
-    "MultinomialLogLoss",
-    "PartialLikelihood",
-    "SquaredDistance",
-    "SquaredError",
-    "SquaredErrors",
-]
+__all__ = ["Brier", "Deviance", "Lipschitz", "LogLoss", "Loss", "LossAt", "MultinomialBrier", "MultinomialLogLoss"]
+__all__ += ["PartialLikelihood", "SquaredDistance", "SquaredError", "SquaredErrors"]
 
 
 class Loss(Protocol):
@@ -69,7 +57,6 @@ class Loss(Protocol):
 
     def at(self, w: Array) -> LossAt:
         """The residuals at w, and how far their norm can be from that at weights within any radius of w."""
-        ...
 
 
 class SquaredDistance:
@@ -84,12 +71,8 @@ class SquaredDistance:
         residuals = _weights(w, len(self.target)) - self.target
         rounding = norm_rounding(residuals)
 
-        def steep(each: Array, *_: Any) -> Steep:
-            value = 2.0 * residuals
-            return value, (2.0 + 8.0 * EPS) * each + 4.0 * EPS * np.abs(value) + TINY, 0.0, 0.0
-
         linear = Linear(lambda V: V, lambda u: u)
-        return LossAt(residuals, lambda radius: radius + rounding, linear=linear, steep=steep)
+        return LossAt(residuals, lambda radius: radius + rounding, linear=linear)
 
 
 class Lipschitz:

@@ -22,20 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = [
-    "Trace",
-    "draw_accuracy",
-    "draw_calibration",
-    "draw_coefficients",
-    "draw_coverage",
-    "draw_influence",
-    "draw_landscape",
-    "draw_path",
-    "draw_progress",
-    "draw_regularisation_path",
-    "draw_work",
-    "trace",
-]
+__all__ = ["Trace", "draw_accuracy", "draw_calibration", "draw_coefficients", "draw_coverage", "draw_influence"]
+__all__ += ["draw_landscape", "draw_path", "draw_progress", "draw_regularisation_path", "draw_work", "trace"]
 
 
 def draw_panel(panel: Panel, ax: Axes | None = None) -> Axes:

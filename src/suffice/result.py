@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from statistics import median
@@ -135,10 +135,6 @@ class Result:
     starts: tuple[Result, ...] = field(default=(), repr=False)  #: the results of all starts, of a run from many
     space: Space | None = field(default=None, repr=False)  #: the space of the objective, if it has one
     policy: str = "residual"  #: what `within` of the records bounds, see Options.policy
-    #: a proven bound on the norm of the gradient of F at theta, with respect to theta, without what bounds hold back
-    #: (`suffice.prove.stationarity`). None where nothing is proven: at a kink of F, for problems or losses without
-    #: proven constants, or where a run was interrupted
-    stationarity: float | None = None
 
     def __repr__(self) -> str:
         at = ", ".join(f"{name} = {value:.4g}" for name, value in (self.params or {}).items())
@@ -186,27 +182,25 @@ class Result:
     def plot_path(self, ax: Axes | None = None, *, parameters: Sequence[str] | None = None) -> Axes:
         """Where the search went: F over one parameter with its proven intervals, the path over contours for two, all
         points on parallel axes for more. `parameters` chooses some by name (`theta[0]`, ... without a space)."""
-        from suffice import plots
-
-        return plots.draw_path(plots.trace(self), ax, parameters)
+        return self._drawn("path", ax, parameters)
 
     def plot_progress(self, ax: Axes | None = None) -> Axes:
         """F of every evaluation with its proven interval, and what is proven to be reached."""
-        from suffice import plots
-
-        return plots.draw_progress(plots.trace(self), ax)
+        return self._drawn("progress", ax)
 
     def plot_accuracy(self, ax: Axes | None = None) -> Axes:
         """The accuracy that every evaluation was asked for, and the one it proved."""
-        from suffice import plots
-
-        return plots.draw_accuracy(plots.trace(self), ax)
+        return self._drawn("accuracy", ax)
 
     def plot_work(self, ax: Axes | None = None) -> Axes:
         """The work of every evaluation, and of all so far."""
+        return self._drawn("work", ax)
+
+    def _drawn(self, figure: str, *given: Any) -> Axes:
         from suffice import plots
 
-        return plots.draw_work(plots.trace(self), ax)
+        draw: Callable[..., Axes] = getattr(plots, f"draw_{figure}")
+        return draw(plots.trace(self), *given)
 
 
 class OracleError(RuntimeError):

@@ -57,13 +57,3 @@ def test_what_it_does_not_know_is_refused():
         problems.ElasticNetMultinomial(X, np.ones(90))
     with pytest.raises(ValueError, match="holds the label"):
         losses.MultinomialLogLoss(X, np.full(90, "d"), problem)
-
-
-def test_its_stationarity_is_proven():
-    rng = np.random.default_rng(0)
-    X = rng.standard_normal((40, 3))
-    lower, loss = problems.ElasticNetMultinomial(X, np.arange(40) % 3), losses.SquaredDistance(np.full(9, 0.3))
-    problem = suffice.BilevelProblem([lower], [loss], space=suffice.Space(l1=(1e-4, 1.0), l2=(1e-3, 1.0)))
-    found = problem.evaluate(np.array([-2.3, -1.0]), within=1e-8)
-    slope = problem.differentiate(problem.evaluate(np.array([-2.3, -1.0]), within=1e-12)).slope
-    assert problem.stationarity(found) == pytest.approx(np.linalg.norm(slope), rel=1e-6)

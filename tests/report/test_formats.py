@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suffice.report.formats import ABSENT, bound, duration, interval, show
+from suffice.report.formats import ABSENT, bound, duration, interval, settings, show
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,9 @@ def test_a_bound_is_rounded_to_the_side_on_which_it_holds():
 
 def test_lists_are_words_side_by_side_and_vectors_keep_their_brackets():
     assert show(["a", "b"]) == "a, b" and show([]) == ABSENT and show([1.0, 2.5]) == "[1, 2.5]"
+
+
+def test_a_share_next_to_one_is_told_by_what_it_lacks():
+    assert settings({"alpha": 0.52664, "l1_ratio": 1.0 - 4.5e-11}) == "alpha = 0.5266, l1_ratio = 1 - 4.5e-11"
+    assert settings({"l1_ratio": 1.0}) == "l1_ratio = 1" and settings({"l1_ratio": 0.9359}) == "l1_ratio = 0.9359"
+    assert settings({"l1_ratio": 0.99999968}) == "l1_ratio = 0.99999968"

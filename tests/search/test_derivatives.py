@@ -24,7 +24,6 @@ from suffice.problems import (
     Grouped,
     Reconstruction,
     SampledFourier,
-    SampleWeights,
 )
 from suffice.search import derivatives
 
@@ -125,31 +124,6 @@ def test_penalties_of_twenty_groups_are_found_in_few_evaluations():
     result = suffice.tune(problem, dict.fromkeys(space.names, 0.1), options=options)
     far = suffice.tune(problem, dict.fromkeys(space.names, 0.1), options=suffice.Options(derivatives="never"))
     assert result.cost < far.cost * (1.0 + 1e-4)
-
-
-@pytest.mark.parametrize(
-    ("model", "loss"),
-    [
-        (ElasticNet(X[:9, :4], y[:9]), SquaredError(X_val[:, :4], y_val)),
-        (ElasticNetLogistic(sp.csr_array(X[:9, :4]), y[:9] > 0), Brier(X_val[:, :4], y_val > 0)),
-    ],
-)
-def test_the_jacobian_in_weights_of_samples(model, loss, monkeypatch):
-    lower = SampleWeights(model, l1=0.03)
-    space = suffice.Space(**dict.fromkeys(lower.names, (0.0, 2.0)), l2=(1e-4, 1.0))
-    problem = suffice.BilevelProblem([lower], [loss], space=space)
-    check(problem, {s: 0.5 + 0.02 * i for i, s in enumerate(lower.names)} | {"l2": 0.05}, monkeypatch)
-
-
-def test_weights_of_samples_that_are_all_one_change_nothing():
-    model = LINEAR["squares"][0]
-    ours = SampleWeights(model, **AT)
-    found = suffice.solve(ours.at(**dict.fromkeys(ours.names, 1.0)), within=1e-10, solver="newton").x
-    assert norm(found - suffice.solve(model.at(**AT), within=1e-10, solver="newton").x) < 1e-9
-    with pytest.raises(ValueError, match="s7 is missing"):
-        ours.at(**{name: 1.0 for name in ours.names if name != "s7"})
-    with pytest.raises(ValueError, match="l1 is fixed"):
-        ours.at(l1=1.0, **dict.fromkeys(ours.names, 1.0))
 
 
 @pytest.mark.parametrize("groups", [{"a": [0, 1]}, {"a": range(12), "b": [3]}, [0, 1, 2]])
@@ -398,15 +372,6 @@ def test_derivatives_of_what_workers_have_solved_have_the_same_bits() -> None:
     theta = PENALTIES.theta(AT)
     J = here.differentiate(here.evaluate(theta, within=1e-6)).J
     np.testing.assert_array_equal(spread.differentiate(spread.evaluate(theta, within=1e-6)).J, J)
-    assert len(there.asked) == 2
-
-
-def test_how_flat_losses_are_that_workers_have_solved_is_proven_here_with_the_same_bits() -> None:
-    there = Counting()
-    here, spread = two(None), two(there)
-    theta = PENALTIES.theta(AT)
-    bound = here.stationarity(here.evaluate(theta, within=1e-6))
-    assert bound is not None and spread.stationarity(spread.evaluate(theta, within=1e-6)) == bound
     assert len(there.asked) == 2
 
 

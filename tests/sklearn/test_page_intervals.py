@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 import suffice
 from suffice import plots
 from suffice.sklearn import SufficeSearchCV, report
-from suffice.sklearn._page_intervals import collect, measured
+from suffice.sklearn._page_sections import collect, measured
 
 FEW = suffice.Options(max_evaluations=5, final_radius=1e-2)
 

@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_diabetes
 from sklearn.linear_model import ElasticNet
+from sklearn.model_selection import KFold
 from sklearn.preprocessing import StandardScaler
 
 from suffice import Status
@@ -52,3 +53,17 @@ def test_small_sparse_data_are_searched_like_dense_ones():
     dense, sparse = (SufficeSearchCV(ElasticNet(), cv=3, refit=False).fit(data, y) for data in (X, sp.csr_array(X)))
     assert dense.score_interval_ == sparse.score_interval_
     assert dense.cv_results_["work"].tolist() == sparse.cv_results_["work"].tolist()
+
+
+@pytest.mark.parametrize("weekdays", [True, False])
+def test_a_target_that_the_columns_tell_exactly_ends_the_search_at_once(weekdays):
+    """Day of the month, by the day of the year and its month (twice): squares of 1e-12 where the plainest has 78."""
+    day = np.arange("1849-01-01", "1850-01-01", dtype="datetime64[D]").repeat(2)
+    month = np.eye(12)[day.astype("datetime64[M]").astype(int) % 12]
+    since = np.linspace(-1.7, 1.7, len(day) // 2).repeat(2)
+    more = [np.eye(7)[day.astype(int) % 7]] if weekdays else []
+    X, y = np.column_stack([since, month, month, *more]), (day - day.astype("datetime64[M]")).astype(float)
+    search = SufficeSearchCV(ElasticNet(), cv=KFold(5, shuffle=True, random_state=0)).fit(X, y)
+    assert search.result_.success and len(search.cv_results_["work"]) <= 8
+    low, high = search.score_interval_
+    assert -1e-7 < low <= search.best_score_ <= high <= 0.0

@@ -53,6 +53,20 @@ def test_a_frame_gives_what_the_command_line_gives_for_its_file(tmp_path):
     assert also.exit_code == 0 and also.stdout.split()[2:] == printed
 
 
+def test_texts_that_a_file_would_read_as_dates_are_dates_and_other_texts_stay():
+    days = pandas.date_range("2023-01-30", periods=N, freq="D").strftime("%Y-%m-%d")
+    texts = FRAME[["x", "y"]].assign(when=days, code=[f"{k % 7:03d}" for k in range(N)])
+    texts.loc[3, "when"] = None
+    forms = table_of(texts).reading.forms
+    assert forms["code"].kind == "text" and forms["when"].kind == "date"
+    tuned = suffice.tune_table(texts, "y", model="ridge", **SMALL)
+    as_dates = texts.assign(when=pandas.to_datetime(texts["when"]))
+    assert tuned.plain()["score"] == suffice.tune_table(as_dates, "y", model="ridge", **SMALL).plain()["score"]
+    assert np.array_equal(tuned.predict(texts), tuned.predict(as_dates))
+    mixed = texts.assign(when=[*days[: N // 2], *["later"] * (N // 2)])
+    assert table_of(mixed).reading.forms["when"].kind == "text"
+
+
 def test_a_frame_of_polars_is_one_of_pandas(tmp_path):
     polars = pytest.importorskip("polars")
     pytest.importorskip("pyarrow")

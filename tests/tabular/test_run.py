@@ -23,6 +23,7 @@ from suffice import cli  # noqa: E402
 from suffice.cli import app  # noqa: E402
 from suffice.result import Record, Status  # noqa: E402
 from suffice.signals import TimeOver  # noqa: E402
+from suffice.sklearn import coefficients  # noqa: E402
 from suffice.tabular import TableError, live, read, run  # noqa: E402
 from suffice.tabular.settings import Settings  # noqa: E402
 
@@ -561,3 +562,29 @@ def test_the_largest_coefficients_are_told_with_what_is_proven(tmp_path):
     assert len(rows["name"]) == 12 and rows["name"][:2] == ["c4", "c7"] and rows["proven"][:2] == ["+", "-"]
     assert rows["se"] == [None] * 12  # there is an l1
     assert found["coefficients"]["proven_zero"] == rows["proven"].count("zero") > 0
+
+
+def test_levels_that_a_fold_has_not_seen_are_no_warnings(tmp_path, recwarn, no_report):
+    levels = np.concatenate([np.repeat([f"l{k}" for k in range(5)], 22), [f"rare {k}" for k in range(10)]])
+    table = FRAME[["age", "weight", "spent", "bought"]].assign(level=rng.permutation(levels))
+    table.to_csv(tmp_path / "table.csv", index=False)
+    result = tune(tmp_path / "table.csv", "--model", "logistic-l2", out=tmp_path / "run")
+    assert result.exit_code == 0 and "unknown categories" not in result.output
+    assert not [str(one.message) for one in recwarn if "unknown categories" in str(one.message)]
+
+
+def test_columns_of_missing_entries_are_named_for_people(tmp_path):
+    table = FRAME[["age", "spent"]].assign(kind=rng.choice(["a", "b", "c", ""], N))
+    table.to_csv(tmp_path / "table.csv", index=False)
+    given = ["tune", str(tmp_path / "table.csv"), "--target", "spent", "--model", "ridge", "--json"]
+    found = json.loads(runner.invoke(app, [*given, "--out", str(tmp_path / "run")]).stdout)
+    names = found["coefficients"]["rows"]["name"]
+    assert {"age (missing)", "kind (missing)"} <= set(names)
+    assert "kind (missing)" in (tmp_path / "run" / "report.html").read_text("utf-8")
+
+
+def test_one_is_told_as_one():
+    assert coefficients.proven({"proven_signs": 4, "proven_zero": 1, "open": 0}) == (
+        "4 signs are proven, 1 is proven to be zero"
+    )
+    assert coefficients.proven({"proven_signs": 1, "proven_zero": 0, "open": 1}) == "1 sign is proven, 1 is open"

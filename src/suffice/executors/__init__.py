@@ -22,7 +22,6 @@ problem itself raises is not tried again.
 
 spread   what all executors do: tasks handed out, answers looked at, lost ones handed out again; a worker's side
 pools    those of the standard library's kind, and processes of this machine
-worthwhile  processes from the moment on at which they pay
 dask     a cluster
 """
 

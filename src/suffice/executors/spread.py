@@ -31,11 +31,9 @@ class Work(Protocol):
 
     def solve(self, task: Any) -> Any:
         """The answer to one task."""
-        ...
 
     def complaint(self, task: Any, answer: Any) -> str | None:
         """What is wrong with an answer, or None."""
-        ...
 
 
 @dataclass(frozen=True)

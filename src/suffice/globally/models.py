@@ -45,7 +45,6 @@ class Proportional(LowerLevel, Protocol):
 
     def shares(self, names: Sequence[str]) -> dict[str, tuple[float, float]]:
         """(share of l1, share of l2) of every parameter: l1 and l2 are sums of parameters times their shares."""
-        ...
 
 
 class UnsupportedError(TypeError, ValueError):

@@ -47,17 +47,14 @@ class Measurement(Protocol):
     @property
     def squared_norm(self) -> float:
         """An upper bound of ||A||^2."""
-        ...
 
     @property
     def least(self) -> float:
         """A lower bound of the least eigenvalue of A^H A."""
-        ...
 
     @property
     def rounding(self) -> float:
         """||fl(A x) - A x|| <= rounding ||A|| ||x||, and the same for the adjoint."""
-        ...
 
     @property
     def rounding_is_known(self) -> bool: ...
@@ -79,14 +76,12 @@ def as_rows(images: Pixels) -> Array:
 
 def inner(d: Pixels, e: Pixels) -> Array:
     """d . e at every pixel."""
-    product: Array = np.sum((np.conj(d) * e).real, axis=0)
-    return product
+    return np.sum((np.conj(d) * e).real, axis=0)
 
 
 def squares(d: Pixels) -> Array:
     """|d|^2, entry by entry."""
-    squared: Array = d.real**2 + d.imag**2 if d.dtype.kind == "c" else d * d
-    return squared
+    return d.real**2 + d.imag**2 if d.dtype.kind == "c" else d * d
 
 
 def differences(x: Pixels, axes: int, boundary: str) -> Pixels:
@@ -178,8 +173,7 @@ class Variation:
 
     def pixels(self, x: Array) -> Pixels:
         """The flat vector(s) x as image(s)."""
-        image: Pixels = x.view(self.dtype).reshape(*x.shape[:-1], *self.shape)
-        return image
+        return x.view(self.dtype).reshape(*x.shape[:-1], *self.shape)
 
     def value(self, x: Array) -> float:
         X = self.pixels(x)

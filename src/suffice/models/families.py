@@ -50,8 +50,7 @@ def bent(t: Array) -> Array:
         near = np.abs(t) < NEAR
         u = np.where(near, t, 0.0)
         inside = u * u * sum(w * np.exp(node * u) for node, w in zip(NODES, WEIGHTS, strict=True))
-        result: Array = np.where(near, inside, np.expm1(t) - t)
-    return result
+        return np.where(near, inside, np.expm1(t) - t)
 
 
 def bernoulli_bent(s: Array, q: Array, u: Array) -> Array:
@@ -69,8 +68,7 @@ def bernoulli_bent(s: Array, q: Array, u: Array) -> Array:
         # log(q + s e^w) = w + log(s + q e^-w), for a w whose exponential may overflow.
         far = np.log1p(small * np.expm1(np.minimum(w, 30.0))) - small * w
         beyond = large * w + np.log(small + large * np.exp(-np.maximum(w, 0.0)))
-        result: Array = np.where(near, inside, np.where(w < 30.0, far, beyond))
-    return result
+        return np.where(near, inside, np.where(w < 30.0, far, beyond))
 
 
 class Exponentials(Real):
@@ -107,8 +105,7 @@ class Exponentials(Real):
     def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
         if m is n:
             return self.second(m, y)
-        ends: Array = namespace(m).maximum(self.second(m, y), self.second(n, y))  # of a convex psi''
-        return ends
+        return namespace(m).maximum(self.second(m, y), self.second(n, y))  # of a convex psi''
 
     def second(self, m: Array, y: Array) -> Array:
         (rising, falling), c, d = self._parts(m, y), 2.0 - self.power, self.power - 1.0
@@ -119,8 +116,7 @@ class Exponentials(Real):
     def best(self, y: Array) -> Array:
         """The minimiser of psi over m; -infinity for y = 0."""
         with np.errstate(divide="ignore"):
-            result: Array = np.log(y)
-        return result
+            return np.log(y)
 
     def excess(self, m: Array, y: Array) -> Array:
         """psi less its infimum over m, half the unit deviance: y^(2-p) (bent((2-p) t)/(2-p) + bent(-(p-1) t)/(p-1)),
@@ -129,8 +125,7 @@ class Exponentials(Real):
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             t = np.where(y > 0.0, m - np.log(y), 0.0)
             some: Any = (bent(c * t) / c if c else 0.0) + (bent(-d * t) / d if d else 0.0)
-            result: Array = np.where(y > 0.0, y**c * some, np.exp(c * m) / c) if c else some
-        return result
+            return np.where(y > 0.0, y**c * some, np.exp(c * m) / c) if c else some
 
 
 @dataclass(frozen=True)
@@ -177,8 +172,7 @@ class Shares(Real):
     def value(self, m: Array, y: Array) -> Array:
         n = m - self.shift
         xp, size = namespace(n), abs(n)
-        result: Array = (y + self.fails(y)) * (0.5 * (size + n) + xp.log1p(xp.exp(-size))) - y * m
-        return result
+        return (y + self.fails(y)) * (0.5 * (size + n) + xp.log1p(xp.exp(-size))) - y * m
 
     def derivative(self, m: Array, y: Array) -> Array:
         n = m - self.shift
@@ -203,8 +197,7 @@ class Shares(Real):
     def best(self, y: Array) -> Array:
         """The minimiser of psi over m, which may be infinite."""
         with np.errstate(divide="ignore"):
-            result: Array = np.log(y / self.fails(y)) + self.shift
-        return result
+            return np.log(y / self.fails(y)) + self.shift
 
     def excess(self, m: Array, y: Array) -> Array:
         r = self.fails(y)
@@ -213,8 +206,7 @@ class Shares(Real):
         with np.errstate(invalid="ignore"):
             t = np.where(inside, m - self.best(y), 0.0)
             end = np.logaddexp(0.0, np.where(r > 0.0, m - self.shift, self.shift - m))
-            result: Array = (y + r) * np.where(inside, bernoulli_bent(s, q, t), end)
-        return result
+            return (y + r) * np.where(inside, bernoulli_bent(s, q, t), end)
 
 
 @dataclass(frozen=True)

@@ -116,16 +116,14 @@ class Intercepted(LossModel):
             root = self._found(None, 0.0, *wide_bracket(lambda b: self._sign(None, b), self.loss))
             return root.b, self._error_of(root, None, 0.0)
 
-        origin: tuple[float, float] = self.design.known.once("intercept", self.owners, find)
-        return origin
+        return self.design.known.once("intercept", self.owners, find)
 
     # b
 
     def root(self, image: Any) -> Root:
         """b at these margins, and what was found with it."""
         known = self.rows.known(image)
-        root: Root = known.once("root", self.owners, lambda: self._found(image, *self._bracket(image)))
-        return root
+        return known.once("root", self.owners, lambda: self._found(image, *self._bracket(image)))
 
     def b(self, image: Any) -> float:
         """b at these margins, in floating-point arithmetic."""
@@ -141,8 +139,7 @@ class Intercepted(LossModel):
         """How b moves with the weights: - x_c of the module's text."""
 
         known, find = self.rows.known(image), lambda: -self.row_curvature(image).mean
-        gradient: Array = known.once("gradient of b", self.owners, find)
-        return gradient
+        return known.once("gradient of b", self.owners, find)
 
     def intercept_along(self, image: Any, V: Array) -> Array:
         """How b moves with weights that move by the columns of V: 1 x k."""
@@ -150,8 +147,7 @@ class Intercepted(LossModel):
 
     def intercept_adjoint(self, image: Any, u: Any) -> Array:
         """u d b / d w."""
-        pulled: Array = self.intercept_gradient(image) * u
-        return pulled
+        return self.intercept_gradient(image) * u
 
     def shift_within(self, x: Array, image: Any, radius: float) -> float:
         """A bound on how far b of exact weights is from ours, if these weights are no farther than `radius`."""
@@ -169,8 +165,7 @@ class Intercepted(LossModel):
             low, high, mean, offset = map(float, self.rows.run(Sizes(), [image], **self.given))
             return -low, high, mean, max(low, high) + offset
 
-        sizes: tuple[float, float, float, float] = self.rows.known(image).once("sizes", self.owners, find)
-        return sizes
+        return self.rows.known(image).once("sizes", self.owners, find)
 
     def _bracket(self, image: Any) -> tuple[float, float, float]:
         """A first b, and between which it lies."""

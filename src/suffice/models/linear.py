@@ -178,9 +178,8 @@ class RowModel(MarginModel):
 
     def point(self, x: Array, image: Any) -> Point:
         """All that is known of x, from one pass where its margins are a product."""
-        find = lambda: self.at(image, off=self.slack(x, image, 1.0))  # noqa: E731
-        point: Point = self.rows.known(image).once("point", self.owners, find)
-        return point
+        known = self.rows.known(image)
+        return known.once("point", self.owners, lambda: self.at(image, off=self.slack(x, image, 1.0)))
 
     def value_at(self, x: Array, image: Any) -> float:
         # On the way between two points there is no pass over X.

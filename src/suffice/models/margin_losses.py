@@ -28,19 +28,15 @@ class MarginLoss(Protocol):
     @property
     def curvature(self) -> float:
         """An upper bound of psi''."""
-        ...
 
     def value(self, m: Array, y: Array) -> Array:
         """psi of every row."""
-        ...
 
     def derivative(self, m: Array, y: Array) -> Array:
         """psi' of every row, with respect to m."""
-        ...
 
     def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
         """The largest psi'' between margins m and n; `LARGEST` where it is beyond the range of floats."""
-        ...
 
 
 @runtime_checkable
@@ -52,7 +48,6 @@ class Bending(Protocol):
 
     def second(self, m: Array, y: Array) -> Array:
         """psi'' of every row, to nearly full relative accuracy but for errors of m that a method `blur(m, y)` tells."""
-        ...
 
 
 @runtime_checkable
@@ -61,7 +56,6 @@ class Kinked(Protocol):
 
     def kink_distance(self, m: Array, y: Array) -> Array:
         """How far every margin is from where psi'' jumps."""
-        ...
 
 
 def signs(y: Any) -> tuple[Array, Any]:
@@ -102,8 +96,7 @@ def slope_and_bend(loss: MarginLoss, m: Array, y: Array) -> tuple[Array, Array]:
     """psi' and no less than psi'' of every row, at the price of one where they have it in common."""
     both = getattr(loss, "slope_and_bend", None)
     if both is not None:
-        found: tuple[Array, Array] = both(m, y)
-        return found
+        return both(m, y)
     return loss.derivative(m, y), loss.curvature_between(m, m, y)
 
 
@@ -125,18 +118,15 @@ def rate(t: Array, times: Array | None = None) -> Array:
     xp = namespace(t)
     top = xp.full_like(t, LARGEST_EXPONENT)
     if times is None:
-        result: Array = xp.exp(xp.minimum(t, top))
-        return result
+        return xp.exp(xp.minimum(t, top))
     top = xp.minimum(top, LARGEST_EXPONENT - xp.log(times))
-    result = xp.where(t < top, times * xp.exp(xp.minimum(t, top)), xp.full_like(t, LARGEST))
-    return result
+    return xp.where(t < top, times * xp.exp(xp.minimum(t, top)), xp.full_like(t, LARGEST))
 
 
 def sigmoid(m: Array) -> Array:
     """1/(1 + exp(-m)), wherever m lives."""
     if isinstance(m, np.ndarray):
-        result: Array = expit(m)
-        return result
+        return expit(m)
     return 1.0 / (1.0 + namespace(m).exp(-m))  # exp overflows to infinity, without complaint outside NumPy
 
 
@@ -154,8 +144,7 @@ class Squared(Real):
         return m - y
 
     def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
-        ones: Array = namespace(m).ones_like(m)
-        return ones
+        return namespace(m).ones_like(m)
 
     def second(self, m: Array, y: Array) -> Array:
         return self.curvature_between(m, m, y)
@@ -171,8 +160,7 @@ class Logistic(Labelled):
     def value(self, m: Array, y: Array) -> Array:
         xp = namespace(m)
         size = xp.abs(m)
-        result: Array = 0.5 * (size - y * m) + xp.log1p(xp.exp(-size))
-        return result
+        return 0.5 * (size - y * m) + xp.log1p(xp.exp(-size))
 
     def derivative(self, m: Array, y: Array) -> Array:
         return -y * sigmoid(-y * m)
@@ -205,22 +193,18 @@ class Huber(Real):
     def value(self, m: Array, y: Array) -> Array:
         xp = namespace(m)
         size = xp.abs(m - y)
-        result: Array = xp.where(size <= self.delta, 0.5 * size**2, self.delta * (size - 0.5 * self.delta))
-        return result
+        return xp.where(size <= self.delta, 0.5 * size**2, self.delta * (size - 0.5 * self.delta))
 
     def derivative(self, m: Array, y: Array) -> Array:
-        result: Array = namespace(m).clip(m - y, -self.delta, self.delta)
-        return result
+        return namespace(m).clip(m - y, -self.delta, self.delta)
 
     def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
         xp = namespace(m)
         low, high = xp.minimum(m, n) - y, xp.maximum(m, n) - y
-        result: Array = xp.astype((low <= self.delta) & (high >= -self.delta), m.dtype)
-        return result
+        return xp.astype((low <= self.delta) & (high >= -self.delta), m.dtype)
 
     def kink_distance(self, m: Array, y: Array) -> Array:
-        result: Array = abs(abs(m - y) - self.delta)
-        return result
+        return abs(abs(m - y) - self.delta)
 
 
 @dataclass(frozen=True)
@@ -255,30 +239,25 @@ class Quantile(Real):
     def value(self, m: Array, y: Array) -> Array:
         xp, t = namespace(m), y - m
         slope = xp.clip(t / self.h, self.q - 1.0, self.q)
-        result: Array = slope * (t - 0.5 * self.h * slope)
-        return result
+        return slope * (t - 0.5 * self.h * slope)
 
     def derivative(self, m: Array, y: Array) -> Array:
-        result: Array = -namespace(m).clip((y - m) / self.h, self.q - 1.0, self.q)
-        return result
+        return -namespace(m).clip((y - m) / self.h, self.q - 1.0, self.q)
 
     def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
         xp = namespace(m)
         low, high = y - xp.maximum(m, n), y - xp.minimum(m, n)
         bent = (low <= self.h * self.q) & (high >= -self.h * (1.0 - self.q))
-        result: Array = xp.astype(bent, m.dtype) / self.h
-        return result
+        return xp.astype(bent, m.dtype) / self.h
 
     def slope_size(self, m: Array, y: Array) -> Array:
         """What psi' is rounded relative to: (y - m)/h is that of a difference."""
         xp = namespace(m)
-        result: Array = (xp.abs(y) + xp.abs(m)) / self.h + 1.0
-        return result
+        return (xp.abs(y) + xp.abs(m)) / self.h + 1.0
 
     def kink_distance(self, m: Array, y: Array) -> Array:
         t = y - m
-        result: Array = namespace(m).minimum(abs(t - self.h * self.q), abs(t + self.h * (1.0 - self.q)))
-        return result
+        return namespace(m).minimum(abs(t - self.h * self.q), abs(t + self.h * (1.0 - self.q)))
 
 
 @dataclass(frozen=True)
@@ -295,17 +274,14 @@ class SquaredHinge(Labelled):
 
     def curvature_between(self, m: Array, n: Array, y: Array) -> Array:
         xp = namespace(m)
-        result: Array = 2.0 * xp.astype(xp.minimum(y * m, y * n) < 1.0, m.dtype)
-        return result
+        return 2.0 * xp.astype(xp.minimum(y * m, y * n) < 1.0, m.dtype)
 
     def kink_distance(self, m: Array, y: Array) -> Array:
-        result: Array = abs(1.0 - y * m)
-        return result
+        return abs(1.0 - y * m)
 
     def _short(self, m: Array, y: Array) -> Array:
         xp, short = namespace(m), 1.0 - y * m
-        result: Array = xp.maximum(short, xp.zeros_like(short))
-        return result
+        return xp.maximum(short, xp.zeros_like(short))
 
 
 SQUARED, LOGISTIC, HUBER, SQUARED_HINGE = Squared(), Logistic(), Huber(), SquaredHinge()

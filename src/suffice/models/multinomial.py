@@ -110,9 +110,8 @@ class Multinomial(RowModel):
     @property
     def seen(self) -> Array:
         """The weight of every class: the same for all penalties, and found once."""
-        find = lambda: self.rows.run(SoftmaxSeen(self.classes), **self.given)  # noqa: E731
-        seen: Array = self.design.known.once("classes", self.owners, find)
-        return seen
+        seen = SoftmaxSeen(self.classes)
+        return self.design.known.once("classes", self.owners, lambda: self.rows.run(seen, **self.given))
 
     # Intercepts
 
@@ -150,8 +149,7 @@ class Multinomial(RowModel):
             error, least = sums.proven(N, tree_roundings(N, self.rows.block))
             return Intercepts(b, error, least, float(loss), sums.H, kept)
 
-        found: Intercepts = self.rows.known(image).once("intercepts", self.owners, find)
-        return found
+        return self.rows.known(image).once("intercepts", self.owners, find)
 
     def _step(self, image: Any, b: Array) -> tuple[float, Array, Array]:
         """The loss at this b, s and its Jacobian."""
@@ -258,12 +256,10 @@ class Multinomial(RowModel):
             M = self.rows.directions(by_columns(V, K))
             moved = self._drawn(image, M, k) if self.intercept else np.zeros((K, k))
             pulled = self.rows.run(SoftmaxBend(moved, b), [image, M], **given).reshape(-1, K, k).transpose(1, 0, 2)
-            bent: Array = np.ascontiguousarray(pulled).reshape(V.shape) + self.l2 * V
-            return bent
+            return np.ascontiguousarray(pulled).reshape(V.shape) + self.l2 * V
 
         return product
 
 
 def _centred(b: Array) -> Array:
-    centred: Array = b - b.mean()
-    return centred
+    return b - b.mean()

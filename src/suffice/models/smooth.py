@@ -23,11 +23,9 @@ class Smooth(Protocol):
 
     def value(self, x: Array) -> float:
         """f(x)."""
-        ...
 
     def gradient(self, x: Array) -> Array:
         """grad f(x)."""
-        ...
 
 
 @runtime_checkable
@@ -43,15 +41,12 @@ class ImagedSmooth(Smooth, Protocol):
     @property
     def rounding_is_known(self) -> bool:
         """Whether `gradient_rounding` is a bound for any data, or assumes that nothing large cancels in f."""
-        ...
 
     def gradient_rounding(self, x: Array, image: Array) -> float:
         """A bound on the norm of the rounding error of `gradient_at`."""
-        ...
 
     def majoriser(self, z: Array, z_image: Array, x: Array, x_image: Array) -> float:
         """M with f(x) <= f(z) + <grad f(z), x - z> + M/2 ||x - z||^2 for these two points, or infinity."""
-        ...
 
 
 class Imaged:

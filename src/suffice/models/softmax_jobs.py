@@ -47,8 +47,7 @@ def softmax_rows(m: Array, labels: Any = None, b: float | Array = 0.0) -> tuple[
 
 def labels_of(block: Block) -> Indices:
     """The number of every row's class."""
-    labels: Indices = block["y"].astype(np.intp)
-    return labels
+    return block["y"].astype(np.intp)
 
 
 def _probabilities(block: Block, b: float | Array) -> Array:
@@ -66,8 +65,7 @@ def gap(p: Array, y: Any) -> Array:
 def turned(p: Array, M: Array) -> Array:
     """H_i M_i of every row, for vectors M_i or matrices with a column for every direction."""
     p = p if M.ndim == 2 else p[:, :, None]
-    result: Array = p * (M - np.sum(p * M, axis=1, keepdims=True))
-    return result
+    return p * (M - np.sum(p * M, axis=1, keepdims=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,8 +152,7 @@ class SoftmaxSeen(Job):
     reads = False
 
     def __call__(self, block: Block) -> Array:
-        seen: Array = np.bincount(labels_of(block), weights=block["a"], minlength=self.count).astype(np.float64)
-        return seen
+        return np.bincount(labels_of(block), weights=block["a"], minlength=self.count).astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -243,8 +240,7 @@ class SoftmaxBend(Job):
         else:
             M = block["a"][:, None, None] * turned(p, M)
         if not self.reads:
-            summed: Array = M.sum(axis=0).reshape(-1, k)
-            return summed
+            return M.sum(axis=0).reshape(-1, k)
         return block.pull(M.reshape(len(M), -1))
 
 

@@ -43,11 +43,9 @@ class Prox(Protocol):
 
     def value(self, x: Array) -> float:
         """g(x), which may be infinite."""
-        ...
 
     def prox(self, v: Array, step: float) -> Array:
         """argmin over x of g(x) + ||x - v||^2 / (2 step)."""
-        ...
 
 
 @runtime_checkable
@@ -65,34 +63,27 @@ class Structured(CertifiableProx, Protocol):
 
     def fixed(self, x: Array) -> Mask:
         """Which variables are at a kink of g, or at a bound."""
-        ...
 
     def smooth_part(self, x: Array, free: Indices) -> tuple[Array, Array | None]:
         """The gradient and the Hessian of g on variables that are not fixed; None for a Hessian that is 0."""
-        ...
 
     def on(self, working: Indices, size: int) -> Structured:
         """g on some of `size` variables, which are `whole`."""
-        ...
 
     def whole(self, working: Mask) -> Mask:
         """The least set of variables that holds these and can be told apart from the others."""
-        ...
 
     def change(self, x: Array, other: Array) -> float:
         """g(other) - g(x), for points where g is finite."""
-        ...
 
     def slope(self, x: Array, direction: Array) -> float:
         """The derivative of g along the direction at x, from the left: that of the way which has led there."""
-        ...
 
 
 def soft(v: Any, threshold: Any) -> Array:
     """Soft thresholding: sign(v) max(|v| - threshold, 0), of arrays of any kind."""
     xp = namespace(v)
-    shrunken: Array = v - xp.minimum(xp.maximum(v, -threshold), threshold)
-    return shrunken
+    return v - xp.minimum(xp.maximum(v, -threshold), threshold)
 
 
 def l1_remainder(l1: float | Array, x: Array, v: Array, mu: float) -> tuple[Array, float]:
@@ -113,8 +104,7 @@ def l1_remainder(l1: float | Array, x: Array, v: Array, mu: float) -> tuple[Arra
 def l1_least_subgradient(l1: Any, x: Any, gradient: Any) -> Array:
     """The shortest element of gradient + d(sum_i l1_i |x_i|), of arrays of any kind."""
     xp = namespace(x)
-    least: Array = xp.where(x == 0, soft(gradient, l1), gradient + l1 * xp.sign(x))
-    return least
+    return xp.where(x == 0, soft(gradient, l1), gradient + l1 * xp.sign(x))
 
 
 class Separable:
@@ -150,8 +140,7 @@ class Separable:
 
     def fixed(self, x: Array) -> Mask:
         kink = (x == 0.0) & (np.asarray(self.l1) > 0.0)
-        fixed: Mask = kink | (x <= self.lower) | (x >= self.upper)
-        return fixed
+        return kink | (x <= self.lower) | (x >= self.upper)
 
     def smooth_part(self, x: Array, free: Indices) -> tuple[Array, Array | None]:
         return np.broadcast_to(self.l1, x.shape)[free] * np.sign(x[free]), None

@@ -1,8 +1,7 @@
 """Ready-made lower-level problems, as functions of their parameters.
 
-linear    models of one margin with l1 and l2, Cox's among them; penalties of groups of weights
+linear    models of one margin with l1 and l2, Cox's among them; penalties of groups of columns, or of weights
 outputs   several classes, several targets
-many      penalties of groups of columns, weights of samples
 imaging   images by smoothed total variation
 """
 
@@ -19,12 +18,12 @@ from suffice.problems.linear import (
     ElasticNetNegativeBinomial,
     ElasticNetPoisson,
     ElasticNetTweedie,
+    Grouped,
     LowerLevel,
 )
-from suffice.problems.many import Grouped, SampleWeights
 from suffice.problems.outputs import ElasticNetMultinomial, MultiTaskElasticNet
 
 __all__ = ["Denoising", "ElasticNet", "ElasticNetBinomial", "ElasticNetCox", "ElasticNetGamma", "ElasticNetHuber"]
 __all__ += ["ElasticNetLogistic", "ElasticNetModel", "ElasticNetMultinomial", "ElasticNetNegativeBinomial"]
 __all__ += ["ElasticNetPoisson", "ElasticNetTweedie", "Grouped", "LowerLevel", "MultiTaskElasticNet"]
-__all__ += ["Reconstruction", "SampleWeights", "SampledFourier", "signs"]
+__all__ += ["Reconstruction", "SampledFourier", "signs"]

@@ -63,8 +63,7 @@ class _Image:
         x = x.x if isinstance(x, Solution) else np.asarray(x, dtype=np.float64)
         if x.shape != (self.size,):
             raise ValueError(f"x must have shape ({self.size},), got {x.shape}")
-        pixels: Pixels = x.view(self.dtype).reshape(self.shape).copy()
-        return pixels
+        return x.view(self.dtype).reshape(self.shape).copy()
 
     def flat(self, image: Any) -> Array:
         """The vector that stands for an image."""

@@ -16,6 +16,9 @@ Second derivatives of Poisson's, Gamma's, Tweedie's and the negative binomial's 
 which `solver="auto"` chooses, solves and certifies them, first-order methods refuse them. Where the data supply the
 curvature a solution is verified, with or without an l2.
 
+`Grouped` has penalties l1_j and l2_j of its own for every group of columns, which may be single ones. Derivatives of
+the optimality conditions at a minimiser w are  sign(w_j) e_j  for l1_j and  w_j e_j  for l2_j.
+
 X is dense, scipy.sparse, a `numpy.memmap` or `suffice.terms.RowBlocks` that is read in blocks of rows, an array of
 torch, CuPy or JAX, or a `dask.array`, whose rows stay on the workers of the current `distributed.Client`; y may then be
 a `dask.array`, too.
@@ -28,6 +31,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from suffice.arrays import EPS, Array, positive
@@ -40,7 +44,6 @@ from suffice.models.smooth import ImagedSmooth, Ridged
 from suffice.penalties.prox import L1, WeightedL1
 from suffice.rows.design import Design
 from suffice.solvers.problem import Composite
-from suffice.solvers.sensitivity import penalties_doubt
 
 PENALTIES = ("l1", "l2")
 
@@ -50,7 +53,6 @@ class LowerLevel(Protocol):
 
     def at(self, *args: Any, **params: Any) -> Composite:
         """The problem at fixed parameters, given by name."""
-        ...
 
 
 class LinearProblem:
@@ -85,10 +87,6 @@ class ElasticNetProblem(LinearProblem):
     def cross(self, x: Array, **params: float) -> Any:
         """d/dp [grad f(x) + l1 sign(x)], a column for every parameter p (`suffice.solvers.sensitivity`)."""
         return self._columns(np.sign(x), x, params)
-
-    def cross_doubt(self, x: Array, q: Array, of_x: Array, of_q: Array, **params: float) -> Array:
-        """How far K^T q may be off (`suffice.solvers.sensitivity`)."""
-        return penalties_doubt(lambda signs, sizes: self._columns(signs, sizes, params), x, q, of_x, of_q)
 
     def _columns(self, signs: Array, sizes: Array, names: Iterable[str]) -> Any:
         parts = {"l1": signs, "l2": sizes}
@@ -285,6 +283,50 @@ class ElasticNetCox(ElasticNetProblem):
     def at(self, *, l1: Any, l2: Any) -> Composite:
         """The problem at fixed penalties l1 >= 0 and l2 > 0."""
         return super().at(l1=l1, l2=l2 if isinstance(l2, np.ndarray) else positive(l2, "l2"))
+
+
+class Grouped(GroupedPenalties):
+    """A linear model whose groups of features have penalties of their own: parameters `l1_<group>` and `l2_<group>`,
+    or `l1` and `l2` for all groups that have none of their own.
+
+    `groups` maps names to numbers of columns, every column in one group; or it is an array with a label for every
+    column, such as `range(d)` for one group each. `l1` or `l2` that is not tuned is given here.
+    """
+
+    def __init__(
+        self,
+        model: ElasticNetModel,
+        groups: Mapping[Any, npt.ArrayLike] | npt.ArrayLike,
+        *,
+        l1: float | None = None,
+        l2: float | None = None,
+    ) -> None:
+        self.model, self.design = model, model.design
+        self._fixed = {name: value for name, value in (("l1", l1), ("l2", l2)) if value is not None}
+        if not isinstance(groups, Mapping):
+            labels = np.asarray(groups)
+            if labels.shape != (model.size,):
+                raise ValueError(f"groups must have a label for each of {model.size} columns, got shape {labels.shape}")
+            groups = {label: np.flatnonzero(labels == label) for label in dict.fromkeys(labels.tolist())}
+        self.groups = tuple(str(name) for name in groups)
+        columns = [np.asarray(part, dtype=np.intp).ravel() for part in groups.values()]
+        members = np.concatenate(columns) if columns else np.empty(0, dtype=np.intp)
+        if not np.array_equal(np.sort(members), np.arange(model.size)):
+            raise ValueError(f"groups must hold every column from 0 to {model.size - 1} once")
+        self.group = np.empty(model.size, dtype=np.intp)  # of every column
+        for number, part in enumerate(columns):
+            self.group[part] = number
+
+    def _model(self, l2: float) -> Any:
+        return self.model._model(l2)
+
+    def at(self, **params: Any) -> Composite:
+        """The problem at fixed penalties."""
+        for kind in self._fixed:
+            twice = [name for name in (kind, *self.names(kind)) if name in params]
+            if twice:
+                raise ValueError(f"{kind} is fixed at {self._fixed[kind]!r} by this problem, got {twice[0]}")
+        return super().at(**self._fixed, **params)
 
 
 def least_zeroing_l1(model: ImagedSmooth, size: int, grouped: int = 1) -> float:

@@ -1,4 +1,4 @@
-"""Proofs beyond strong convexity: verified minimisers, held-out losses, stationarity.
+"""Proofs beyond strong convexity: verified minimisers, held-out losses, models without a row.
 
 - `verified`: the exact minimiser near w, exhibited on its signed support; `verified_rows` asks rows
   with one output, or several, what that takes
@@ -8,5 +8,4 @@
 - `left_out`: all models without one row, or one group of rows; `downdated`: their Hessians; `left_out_slopes`: how
   they move with the penalties
 - `left_out_dual`: the same of ridges of more columns than rows
-- `stationarity`: a proven bound on the gradient of the upper level
 """

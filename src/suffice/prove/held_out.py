@@ -43,12 +43,11 @@ from suffice.arrays import EPS, Array, host, norm
 from suffice.lazy import cached_property
 from suffice.models.linear import by_columns, by_outputs
 from suffice.prove.factor import ProvenFactor
-from suffice.prove.loss_at import Linear, LossAt, Steep, root_error
+from suffice.prove.loss_at import Linear, LossAt, root_error
 from suffice.prove.scores import Phi, lengths
 from suffice.prove.verified import Verification
 from suffice.prove.verified_rows import entry_gammas
 from suffice.rows.design import Design
-from suffice.rows.memory import absolute_product
 from suffice.rows.rounding import gamma, norm_rounding
 from suffice.rows.sums import Block, Job, Length, Most, beside
 
@@ -169,12 +168,6 @@ class HeldRows:
             high,
             second,
         )
-
-    def uncertain(self, each: Array, even: Array) -> tuple[Length, float]:
-        """||v^(1/2) off|| and sum v off, off what slopes may be off by for weights that are by no more than `each`."""
-        move = absolute_product(self.block.X, each) * (1.0 + gamma(len(each) + 16)) + even + 4.0 * EPS * np.abs(self.m)
-        off = self.score.slope_error(self.m, self.y, self.slopes, self.masked(lengths(move) + self.blur))
-        return Length(norm(np.sqrt(self.v) * off)), float(self.v @ off)
 
     def pushed(self, V: Array, b: Array) -> list[Array]:
         """sum_i v_i phi'_i . (dm_i), for weights that move by the columns of V, and b by those of `b`."""
@@ -299,8 +292,7 @@ class _At:
     def loss_at(self) -> LossAt:
         score = self.held.score
         linear = self._linear() if score.smooth else None
-        steep = self.steep if score.smooth and np.ndim(score.units) == 0 else None
-        return LossAt(self.residuals, self.error, self.verified, linear, steep)
+        return LossAt(self.residuals, self.error, self.verified, linear)
 
     def _bound(self, first: float, second: float, ends: tuple[float, float], far: float) -> float:
         held = self.held
@@ -335,21 +327,6 @@ class _At:
         along, sizes, rounded, far, low, high, second = found
         first += abs(along) + (gamma(self.rows * K + K + 16) * sizes + rounded) * self.up
         return self._bound(first, second * self.up, (low * (2.0 - self.up), high * self.up), float(far) * self.up)
-
-    def steep(self, each: Array, shift: Array, b: Array) -> Steep:
-        """The gradient of the loss. Slopes err by phi'' times what margins move, and by their own rounding."""
-        design, share, K, up = self.held.design, self.held.share, self.K, self.up
-        even = np.zeros(K) + self.even
-        if self.held.train is not None:
-            even = even + shift + 4.0 * EPS * np.abs(self.b) + np.abs(self.b - b)
-        moves = (each.reshape(K, -1).T, even) if K > 1 else (each, float(even[0]))
-        of_slopes, summed = self.ask("uncertain", *moves)
-        columns = self.root * float(of_slopes) + entry_gammas(design, K) * self.weighted[:, None]
-        columns = columns * design.column_norms + self.root**2 * design.underflow
-        value, total = share * self.adjoint.ravel(), share * self.total
-        of_value = share * columns.ravel() * up + 4.0 * EPS * np.abs(value)
-        of_total = share * (summed + gamma(self.rows + K + 16) * self.absolute) * up + 4.0 * EPS * np.abs(total)
-        return value, of_value, total, of_total
 
     def _follow(self, V: Array) -> Array:
         """How b moves with weights that move by the columns of V."""

@@ -7,16 +7,11 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from suffice.arrays import Array, norm
 from suffice.prove.verified import Verification
 
 MOST_GUESSES = 12  # of a radius, before bisection takes over
-
-
-# The gradient in the weights and how far it may be off, entry by entry; the same for intercepts that are minimised out
-Steep = tuple[Array, Array, Any, Any]
 
 
 @dataclass(frozen=True)
@@ -35,9 +30,6 @@ class LossAt:
     error: Callable[[float], float]
     verified: Callable[[Verification], float] | None = None  #: the error that a verified solution leaves
     linear: Linear | None = None  #: how the residuals move with w, where that is known
-    #: the gradient of the loss at exact weights that are no farther than `each` from w, entry by entry, and intercepts
-    #: that are no farther than `shift` from `b`
-    steep: Callable[[Array, Array, Array], Steep] | None = None
 
     @property
     def residual(self) -> float:

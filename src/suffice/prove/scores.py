@@ -17,14 +17,12 @@ import numpy as np
 from scipy.special import expit, log_softmax, softmax
 
 from suffice.arrays import EPS, Array
-from suffice.models.margin_losses import LARGEST, slope_size
+from suffice.models.margin_losses import LARGEST
 from suffice.models.softmax_jobs import gap, turned
 from suffice.rows.rounding import TINY, gamma
 
 # max over m of |d^2/dm^2 q^2| = |2 q^2 (1 - q)(2 - 3 q)| with q = 1 - sigm(m), at q = (15 - sqrt(33)) / 24, rounded up
 BRIER_CURVATURE = 0.15406
-
-SLOPE_ROUNDING = 64.0 * EPS  # of phi', relative to |phi'| + phi'' (1 + |m|): more than a few units of rounding
 
 
 class Phi:
@@ -76,11 +74,6 @@ class Phi:
     def sizes(self, slopes: Array, m: Array) -> Array:
         """What slopes are rounded relative to."""
         return np.abs(slopes)
-
-    def slope_error(self, m: Array, y: Array, slopes: Array, h: Array) -> Array:
-        """How far slopes may be off, over all outputs of a row, for margins that are by no more than h."""
-        bend = self.bend(m, h, y)
-        return bend * h + SLOPE_ROUNDING * (np.abs(slopes) + bend * (1.0 + np.abs(m)))
 
     def moves(self, moved: Array, rounded: Array) -> tuple[Array, Array]:
         """What phi sees of how margins move, and of the rounding of that."""
@@ -180,10 +173,6 @@ class DevianceScore(Phi):
         best = self.loss.best(y)
         return 2.0 * EPS * (np.abs(m) + np.where(np.isfinite(best), 1.0 + np.abs(best), 0.0))
 
-    def slope_error(self, m: Array, y: Array, slopes: Array, h: Array) -> Array:
-        own = slope_size(self.loss, slopes, self.bend(m, h, y), m, y)
-        return super().slope_error(m, y, slopes, h) + SLOPE_ROUNDING * own
-
 
 @dataclass(frozen=True)
 class PinballScore(Phi):
@@ -241,10 +230,6 @@ class _OfClasses(_Several):
     def sizes(self, slopes: Array, m: Array) -> Array:
         """A class's slope is rounded relative to its probability, not to itself."""
         return np.asarray(np.abs(slopes) + 4.0 * softmax(m, axis=1))
-
-    def slope_error(self, m: Array, y: Array, slopes: Array, h: Array) -> Array:
-        rounding: Array = SLOPE_ROUNDING * (m.shape[1] + 8.0) * (1.0 + np.abs(m).max(axis=1))
-        return self.curvature * h + rounding
 
     def moves(self, moved: Array, rounded: Array) -> tuple[Array, Array]:
         """Without what all classes of a row have in common: slopes of a row add up to 0."""

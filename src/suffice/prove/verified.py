@@ -149,7 +149,6 @@ class Verification:
     radius: float  # a bound on ||h||, without the intercepts
     rounding: float  # the part of it that no further iteration removes
     b: Array  # the intercepts that `step` adds to
-    whole: bool = True  # whether H holds all rows, also those that are near a kink
 
     def against(self, v: Array, error: Array | float) -> float:
         """A bound on |v . (h - n)| for a vector v in units of the data, on the variables, whose entries err by
@@ -220,8 +219,7 @@ def _verify(model: Verifiable, w: Array, image: Any, gradient: Array) -> Verific
     if bounds is None or not _zeros(model, rows, free, region, gradient, of_sums, place):
         return None
     factor = region.factor
-    whole = region.remainder == 0.0 or not rows.kinked
-    return Verification(factor, place[0] * factor.scale, region.up * place[1], *bounds, rows.b, whole)
+    return Verification(factor, place[0] * factor.scale, region.up * place[1], *bounds, rows.b)
 
 
 def _bent_region(rows: VerifiedRows, facts: Any, u: Array, error: Array, l2: Array) -> Region | None:

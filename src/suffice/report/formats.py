@@ -23,11 +23,13 @@ def show(value: Any, digits: int = 6) -> str:
 
 
 def settings(params: Mapping[str, float]) -> str:
-    """Parameters with four digits; a share next to one, which is not one, with as many as tell."""
+    """Parameters with four digits; a share next to one, which is not one, with as many as tell, or by what it lacks."""
     told = {name: f"{value:.4g}" for name, value in params.items()}
     for name, value in params.items():
-        if 0.0 < abs(value - 1.0) < 5e-4:
+        if 1e-8 < abs(value - 1.0) < 5e-4:
             told[name] = f"{value:.{1 - math.floor(math.log10(abs(value - 1.0)))}f}"
+        elif 0.0 < abs(value - 1.0) <= 1e-8:
+            told[name] = f"1 {'-' if value < 1.0 else '+'} {abs(value - 1.0):.2g}"
     return ", ".join(f"{name} = {text}" for name, text in told.items())
 
 

@@ -80,7 +80,7 @@ class Blocked:
 
     def known(self, image: Any) -> Known:
         """What was found out about these margins."""
-        return image.known  # type: ignore[no-any-return]
+        return image.known
 
     def all_at_once(self, image: Any) -> bool:
         """Whether all that may be asked of a point is found when its margins are made, in one pass over X."""
@@ -183,7 +183,7 @@ class RowBlocks(Blocked):
 
     @property
     def T(self) -> Transposed:  # noqa: N802 (as numpy has it)
-        return self.adjoint  # type: ignore[no-any-return]
+        return self.adjoint
 
     def __matmul__(self, w: Array) -> Array:
         return self.product(w)
@@ -210,7 +210,7 @@ class RowBlocks(Blocked):
         return np.asarray(values)
 
     def gathered(self, rows: Any) -> Array:
-        return rows_from(rows, slice(0, self.shape[0]))  # type: ignore[no-any-return]
+        return rows_from(rows, slice(0, self.shape[0]))
 
     def outer_gram(self) -> Array:
         """X X^T, for few rows."""
@@ -237,8 +237,7 @@ class Transposed:
     def __matmul__(self, r: Any) -> Array:
         if np.shape(r)[:1] != self.X.shape[:1]:
             raise ValueError(f"X has {self.X.shape[0]} rows, its factor has shape {np.shape(r)}")
-        pulled: Array = self.X.run(Pull(), r=r)
-        return pulled
+        return self.X.run(Pull(), r=r)
 
     __call__ = __matmul__
 

@@ -183,7 +183,7 @@ class ClusterRows(Blocked):
     def _mapped(self, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
         """One message for all."""
         keys = [_key() for _ in tasks]
-        return self.client.map(function, *zip(*tasks, strict=True), key=keys, pure=False)  # type: ignore[no-any-return]
+        return self.client.map(function, *zip(*tasks, strict=True), key=keys, pure=False)
 
     def rows_of(self, values: Any) -> PieceRows:
         values = np.asarray(values)

@@ -188,8 +188,7 @@ class Design:
     def pull_gammas(self) -> Array:
         """gamma of all roundings that a term of X^T (a psi') passes, for every column."""
         counts, place = np.unique(self.pull.roundings, return_inverse=True)
-        gammas: Array = np.array([gamma(float(count) + OF_FACTORS) for count in counts])[place]
-        return gammas
+        return np.array([gamma(float(count) + OF_FACTORS) for count in counts])[place]
 
     @property
     def underflow(self) -> float:
@@ -251,14 +250,13 @@ class Design:
     @property
     def row_norms(self) -> Array:
         """||x_i|| of every row; they stay with the rows."""
-        return self.survey.row_norms  # type: ignore[no-any-return]
+        return self.survey.row_norms
 
     @cached_property
     def column_norms(self) -> Array:
         """||diag(a)^(1/2) X_j|| of every column; what may have underflowed in squares counts."""
         with np.errstate(over="ignore"):
-            norms: Array = np.sqrt(self.survey.columns + self.shape[0] * TINY) * self.survey.unit
-        return norms
+            return np.sqrt(self.survey.columns + self.shape[0] * TINY) * self.survey.unit
 
     @cached_property
     def row_length(self) -> int:

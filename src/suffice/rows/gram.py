@@ -121,8 +121,7 @@ def _of_few_entries(X: Any, scale: Array | None, rows: Indices | None, intercept
 def centred(G: Array) -> Array:
     """What is left of a `gram` with an intercept where that is minimised out: that of X less its mean by C."""
     whole, mean, total = G[:-1, :-1], G[-1, :-1], float(G[-1, -1])
-    left: Array = whole - np.outer(mean, mean / total) if total > 0.0 else whole
-    return left
+    return whole - np.outer(mean, mean / total) if total > 0.0 else whole
 
 
 def rows_at_once(N: int) -> tuple[int, int]:
@@ -182,8 +181,7 @@ class DenseBlocks:
         if scale is not None:  # fewer numbers than those of the dense block
             each = np.repeat(scale, np.diff(part.indptr))
             part.data = np.multiply(part.data, each, dtype=self.dtype, casting="same_kind")
-        dense: Array = part.toarray(out=out[: part.shape[0]])
-        return dense
+        return part.toarray(out=out[: part.shape[0]])
 
 
 def neighbours(X: Any, start: int, stop: int, *, transposed: bool = False) -> Any:

@@ -34,7 +34,7 @@ class Known(dict[Any, Any]):
         """Whether this was found out, by a model that has these parts."""
         return (what, *map(id, owners)) in self
 
-    def once(self, what: str, owners: Sequence[Any], find: Callable[[], Any]) -> Any:
+    def once(self, what: str, owners: Sequence[Any], find: Callable[[], T]) -> T:
         """What is known, found out if it has not been."""
         key = what, *map(id, owners)
         if key not in self:
@@ -185,7 +185,7 @@ def as_block(read: Callable[[], Any], start: int, stop: int, columns: int, makes
             raise TypeError(f"X must be a matrix of real numbers, rows {start} to {stop - 1} are not") from error
     if rows.shape != (stop - start, columns):
         raise ValueError(f"rows({start}, {stop}) must have shape {(stop - start, columns)}, got {rows.shape}")
-    return rows  # type: ignore[no-any-return]
+    return rows
 
 
 class _AbandonedError(BaseException):

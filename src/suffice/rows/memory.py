@@ -145,8 +145,7 @@ def absolute_product(X: Any, w: Array) -> Array:
     S = np.flatnonzero(w if w.ndim == 1 else w.any(axis=1))
     sizes = np.abs(w[S])
     if sp.issparse(X):
-        product: Array = abs(X[:, S]) @ sizes
-        return product
+        return abs(X[:, S]) @ sizes
     product, there = np.empty((int(X.shape[0]), *w.shape[1:])), like(sizes, X) if lives_elsewhere(X) else sizes
     for place, block in dense_rows(X, S, ABSOLUTE_ROWS):
         product[place] = host(abs(block) @ there)

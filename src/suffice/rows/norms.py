@@ -51,8 +51,7 @@ def _largest(A: Any) -> float:
 def row_norms(A: Any) -> Array:
     """||.|| of every row of a dense A."""
     if isinstance(A, np.ndarray):
-        norms: Array = np.sqrt(np.einsum("ij,ij->i", A, A))
-        return norms
+        return np.sqrt(np.einsum("ij,ij->i", A, A))
     return np.sqrt(_row_sums(squared(A)))
 
 
@@ -183,14 +182,14 @@ def _blocks_norm_bound(design: Any) -> float:
 
     def gram() -> Array:
         if survey.gram is not None:
-            return survey.gram  # type: ignore[no-any-return]
+            return survey.gram
         if columns > rows:
             A, root = X.through(lambda part: part / survey.unit, columns), np.sqrt(X.gathered(a))
-            return A.outer_gram() * root[:, None] * root  # type: ignore[no-any-return]
-        return X.run(Survey(survey.unit, True, columns**2, keeps=False), a=a)[-1]  # type: ignore[no-any-return]
+            return A.outer_gram() * root[:, None] * root
+        return X.run(Survey(survey.unit, True, columns**2, keeps=False), a=a)[-1]
 
     def normal(v: Array) -> Array:
-        return X.run(Normal(v, absolute=True, unit=survey.unit), C=a)  # type: ignore[no-any-return]
+        return X.run(Normal(v, absolute=True, unit=survey.unit), C=a)
 
     def looser() -> float:
         return _looser(float(survey.columns.sum()), normal, rows, columns)

@@ -25,7 +25,6 @@ from suffice.losses import Loss, LossAt
 from suffice.options import Policy
 from suffice.problems import LowerLevel
 from suffice.protocols import Closing
-from suffice.prove.stationarity import stationarity
 from suffice.rows.margins import together, together_if_dear
 from suffice.search.derivatives import Penalty, differentiated
 from suffice.search.solves import On, Share, Task, is_proven, proven_error, settle_all
@@ -122,12 +121,6 @@ class BilevelProblem(Closing):
             return differentiated(self, evaluation, self._each)
         except (ArithmeticError, np.linalg.LinAlgError):  # H is singular
             return evaluation
-
-    def stationarity(self, evaluation: Evaluation, bounds: tuple[Array, Array] | None = None) -> float | None:
-        """A proven bound on ||grad F|| at the evaluation's theta, with respect to theta, without what `bounds` (those
-        of the space, unless others are given) hold back; None where nothing is proven (`suffice.prove.stationarity`).
-        It takes a few Newton steps from the evaluation's solutions and one system for each."""
-        return stationarity(self, evaluation, self.space.bounds if bounds is None else bounds)
 
     def lower_bound(self, theta: Array) -> float:
         """A lower bound of F that costs nothing: J, since losses are not negative."""

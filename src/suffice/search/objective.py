@@ -30,9 +30,6 @@ class Objective(Protocol):
         The same evaluation with its `jacobian`, or with the `gradient` of F where there are too many parameters, and
         with what that cost added to its work. Unchanged where there is no derivative to be had. Nothing that is proven
         rests on derivatives: they are to be as accurate as the evaluation's solutions, and need no bound.
-    stationarity(evaluation, bounds) -> float | None
-        A proven bound on the norm of the gradient of F with respect to theta at an evaluation it has made, without
-        entries that point out of the box where theta touches it; None where nothing is proven.
     space : Space
         Names and ranges of the parameters: it gives the bounds, and lets starts and results speak in them.
     lower_bound(theta) -> float
@@ -46,7 +43,6 @@ class Objective(Protocol):
     def evaluate(self, theta: Array, *, within: float, warm: Evaluation | None = None) -> Evaluation:
         """Residuals at theta. `warm` is the nearest earlier evaluation: at the same theta it is to be continued,
         elsewhere its `solutions` may be a start. An error larger than `within` is allowed if it is reported."""
-        ...
 
 
 def offered(objective: object, name: str) -> Callable[..., Any] | None:
@@ -69,7 +65,8 @@ def oracle(objective: object, policy: Policy) -> Callable[..., Evaluation]:
 
     def evaluate(theta: Array, *, within: float, warm: Evaluation | None) -> Evaluation:
         # A copy: the objective may overwrite it.
-        return _asked(method, "", theta, theta.copy(), within=within, warm=warm)  # type: ignore[no-any-return]
+        answer: Evaluation = _asked(method, "", theta, theta.copy(), within=within, warm=warm)
+        return answer
 
     return evaluate
 
@@ -85,12 +82,6 @@ def derivatives_of(objective: object, options: Options) -> Callable[[Evaluation]
     if own is None or options.derivatives == "never":
         return None
     return lambda evaluation: _asked(own, " in differentiate", evaluation.point, evaluation)
-
-
-def stationarity_of(objective: object, evaluation: Evaluation, bounds: tuple[Array, Array]) -> float | None:
-    """The proven bound on the gradient of F, if the objective has one."""
-    own = offered(objective, "stationarity")
-    return None if own is None else _asked(own, " in stationarity", evaluation.point, evaluation, bounds)
 
 
 def _asked(method: Callable[..., Any], what: str, theta: Array, *args: Any, **kwargs: Any) -> Any:

@@ -168,31 +168,25 @@ class Strategy(Protocol):
     @property
     def pending(self) -> Pending | None:
         """The evaluation that it waits for."""
-        ...
 
     @property
     def points(self) -> Sequence[Sample]:
         """Those that its next step goes by; none before the first evaluation."""
-        ...
 
     @property
     def current(self) -> Sample:
         """The incumbent, from the first evaluation on."""
-        ...
 
     @property
     def delta(self) -> float:
         """How far from the incumbent it looks next."""
-        ...
 
     def decide(self, setting: Setting) -> Strategy:
         """Think until an evaluation is pending or the search has ended."""
-        ...
 
     def absorb(self, point: Sample, setting: Setting) -> tuple[Strategy, Judged | None]:
         """Take in the point that was pending, and tell the verdict on a step that was judged by it. A point may have no
         F (`point.evaluation.failure`); one that was to be refined, and could not, comes back as it was."""
-        ...
 
 
 # The strategy at u, before the first evaluation; evaluations that were made before the search may help it.

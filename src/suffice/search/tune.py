@@ -27,7 +27,7 @@ from suffice.journal.fingerprint import Fingerprint, differences, versions
 from suffice.journal.lines import NONSENSE, shortened
 from suffice.options import BUDGETS, Options
 from suffice.result import OracleError, Record, Result, Status
-from suffice.search.objective import Objective, derivatives_of, offered, oracle, space_of, stationarity_of
+from suffice.search.objective import Objective, derivatives_of, offered, oracle, space_of
 from suffice.search.state import Begin
 from suffice.search.tuner import Request, Tuner, evaluations_of, unlimited
 from suffice.signals import Terminated, TimeOver, termination, undisturbed
@@ -279,22 +279,12 @@ class Run:
 
     def result(self) -> Result:
         """Of the start with the least proven upper bound; with those of all, if they were given as a list."""
-        (best, tuner), results = self._best()
-        leaves_time = not best.status.can_go_on or best.status in (Status.MAX_EVALUATIONS, Status.MAX_WORK)
-        if best.evaluation is not None and leaves_time:
-            scaling = tuner.search.setting.scaling
-            proven = stationarity_of(self.objective, best.evaluation, (scaling.lower, scaling.upper))
-            best = replace(best, stationarity=proven)
-        return replace(best, starts=results) if self.listed else best
-
-    def _best(self) -> tuple[tuple[Result, Tuner], tuple[Result, ...]]:
-        """The best result with its start, and those of all."""
         results = tuple(tuner.result() for tuner in self.tuners)
         space = space_of(self.objective)
         if space is not None:
             results = tuple(replace(one, params=space.params(one.theta), space=space) for one in results)
-        pairs = zip(results, self.tuners, strict=True)
-        return min(pairs, key=lambda pair: (pair[0].interval[1], pair[0].cost)), results
+        best = min(results, key=_by_bound)
+        return replace(best, starts=results) if self.listed else best
 
     def _apply_budgets(self, seconds: float) -> None:
         """All starts, if what they share is spent or one is on target. Those that have ended by now have, whatever they
@@ -358,9 +348,13 @@ class Run:
 
     def _close(self, message: str = "") -> None:
         if self.journal is not None:
-            found = self._best()[0][0]
+            found = min((tuner.result() for tuner in self.tuners), key=_by_bound)
             with suppress(JournalError), undisturbed():  # it is for readers only, and the result says it, too
                 self.journal.end(found.status.name, message or found.message, self._evaluations)
+
+
+def _by_bound(result: Result) -> tuple[float, float]:
+    return result.interval[1], result.cost
 
 
 def _encoded(request: Request, evaluation: Evaluation) -> Any:

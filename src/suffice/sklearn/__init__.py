@@ -18,7 +18,7 @@
     _held_out_models, intervals        models that have not seen rows, and intervals of predictions by them
     influence                          what each row does to coefficients and predictions
     report, _report_data, measures                    what people read of it
-    _page, _page_coefficients, _page_intervals, _held_out_page         and its page
+    _page, _page_sections                             and its page
 """
 
 from suffice.sklearn import table  # noqa: F401 (makes estimators known)
@@ -28,17 +28,5 @@ from suffice.sklearn.glm import ElasticNetGLM
 from suffice.sklearn.nested import NestedScore, nested_score
 from suffice.sklearn.relaxed_lasso import Relaxed, relaxed
 
-__all__ = [
-    "Adapter",
-    "CannotTellError",
-    "ElasticNetGLM",
-    "Fold",
-    "NestedScore",
-    "Objective",
-    "Relaxed",
-    "SufficeSearchCV",
-    "nested_score",
-    "register_adapter",
-    "register_objective",
-    "relaxed",
-]
+__all__ = ["Adapter", "CannotTellError", "ElasticNetGLM", "Fold", "NestedScore", "Objective", "Relaxed"]
+__all__ += ["SufficeSearchCV", "nested_score", "register_adapter", "register_objective", "relaxed"]

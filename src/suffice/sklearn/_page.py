@@ -16,14 +16,12 @@ from suffice.report.chart import BLUE, GREY, INK, LINES, ORANGE, Line, Mark, Pan
 from suffice.report.figures import Trace
 from suffice.report.formats import ABSENT, interval, settings, show
 from suffice.report.svg import figure
-from suffice.sklearn._held_out_page import TITLES, caption, drawn, held_out
-from suffice.sklearn._page_coefficients import section
-from suffice.sklearn._page_intervals import influence, intervals
+from suffice.sklearn import _page_sections as parts
+from suffice.sklearn._page_sections import HALF, caption, drawn
 from suffice.sklearn.measures import MEASURES, accuracy_range, as_text
 
 FORMAT = "suffice report 4"
 MOST_EFFECTS = 10
-HALF = 520  # pixels: half a page
 OTHER_FOLDS = (
     "These folds are not those of the search: cv shuffles without a seed, or weights or groups were not given again. "
     "Compare the two columns with each other only."
@@ -49,15 +47,15 @@ def page(data: Data) -> str:
 
 
 def _page(data: Data) -> str:
-    shown, seen = Trace.of(data["search"]), TITLES[data["calibration"]["kind"]]
+    shown, seen = Trace.of(data["search"]), parts.TITLES[data["calibration"]["kind"]]
     about = (("Run", data["about"]), ("Versions", data["versions"]))
     hazards = data["calibration"]["kind"] == "survival"
     sections = [
         ("model", "The model", _answer(data)),
-        ("coefficients", "Columns", section(data["coefficients"], data["table"], hazards=hazards)),
-        ("calibration", seen, held_out(data["calibration"])),
-        *([("intervals", "Intervals", intervals(data["intervals"]))] if data.get("intervals") else []),
-        *([("influence", "Single rows", influence(data["influence"]))] if data.get("influence") else []),
+        ("coefficients", "Columns", parts.coefficients(data["coefficients"], data["table"], hazards=hazards)),
+        ("calibration", seen, parts.held_out(data["calibration"])),
+        *([("intervals", "Intervals", parts.intervals(data["intervals"]))] if data.get("intervals") else []),
+        *([("influence", "Single rows", parts.influence(data["influence"]))] if data.get("influence") else []),
         ("summary", "Penalties and proof", _summary(data, shown)),
         ("regularisation", "Regularisation path", _regularisation(data["regularisation"])),
         ("search", "Search", _search(shown)),
@@ -251,7 +249,7 @@ def _strip(data: Data) -> str:
     ends = -0.5, len(rows) - 0.5
     panel = Panel("", MEASURES[name], "", marks, y_ticks=ticks, y_ends=ends, legend="", height=70 + 34 * len(rows))
     words = "Dots are folds, bars their mean."
-    return f'{figure(panel, "folds", HALF)}<p class="caption">{words}</p>'
+    return f"{figure(panel, 'folds', HALF)}{caption(words)}"
 
 
 def _effects(data: Data) -> str:
@@ -272,7 +270,7 @@ def _effects(data: Data) -> str:
     more, none = found["nonzero"] - min(len(found["names"]), MOST_EFFECTS), found["features"] - found["nonzero"]
     rest = f" {more:,} more column{' has a smaller one' if more == 1 else 's have smaller ones'}." if more > 0 else ""
     rest += f" {none:,} {'has' if none == 1 else 'have'} none." if none else ""
-    return f'{figure(panel, "effects", HALF)}<p class="caption">Coefficients: {unit}.{rest}</p>'
+    return figure(panel, "effects", HALF) + caption(f"Coefficients: {unit}.{rest}")
 
 
 def _confusion(found: Data | None) -> str:

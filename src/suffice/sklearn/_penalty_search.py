@@ -27,12 +27,11 @@ from suffice.search.accuracy import FUTILE
 from suffice.search.tune import tune
 from suffice.signals import TimeOver
 from suffice.sklearn._recorded import RecordedProblem, Tolerance, standard_error, unproven, worth
-from suffice.sklearn._starting_points import starting_point
+from suffice.sklearn._starting_points import negligible, starting_point
 from suffice.sklearn.penalties import PenaltySpace
 from suffice.sklearn.splits import Split
 
 ONE_SE_STEPS = 10
-NEGLIGIBLE = 1e-9  # of the plainest model's loss: a loss proven to be less leaves nothing worth a search
 SEARCHING, REFINING = 0.7, 0.85  # shares of max_seconds
 AT_EDGE, NEAR = 0.02, 0.2  # decades: a penalty this near to an end of its range lies on it; slopes are alike
 LITTLE = 1e-4  # of F: where it changes by less in a decade, it is level
@@ -104,7 +103,10 @@ class PenaltySearch:
             if not problem.notes:
                 raise KeyboardInterrupt
             return self._ended(self.result.status, problem.best)
-        best = self._refined(problem.best)
+        best = problem.best
+        if self.result.status is Status.TARGET and unproven(best):  # what is proven is good enough
+            best = problem.best_proven
+        best = self._refined(best)
         self._found(best)
         if unproven(best) and best.interval[1] > options.target_cost:
             self.result = replace(self.result, status=Status.ACCURACY, detail=self._runner_up(best))
@@ -129,8 +131,7 @@ class PenaltySearch:
             start, sketched = starting_point(problem, self.folds, self.space)
             if sketched and self.statistical:
                 options = replace(options, initial_radius=CLOSE * options.initial_radius)
-            nothing = NEGLIGIBLE * max(made.interval[0] for made in problem.evaluations[:2])  # of the plainest model
-            options = replace(options, target_cost=max(options.target_cost, nothing))
+            options = replace(options, target_cost=max(options.target_cost, negligible(problem)))
         else:
             start = self.space.space.theta(self.initial)
             if statistical:

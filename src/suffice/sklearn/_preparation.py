@@ -21,7 +21,7 @@ from sklearn.utils.validation import _check_sample_weight, column_or_1d, validat
 
 from suffice.arrays import Array, outside_stacklevel, positive
 from suffice.evaluation import Evaluation
-from suffice.executors.worthwhile import Worthwhile
+from suffice.executors.pools import Worthwhile
 from suffice.journal.answers import Journal
 from suffice.journal.fingerprint import Fingerprint
 from suffice.models.cox import signed_times

@@ -181,9 +181,10 @@ def feature_names(search: Any, count: int) -> list[str]:
 
 
 def _of_level(name: str) -> str:
-    """The name that OneHotEncoder gives to a level, for people: `hour_4.0` is hour_4, rare levels that were joined are
-    other."""
-    return re.sub(r"(?<=_)(-?\d+)\.0$", r"\1", re.sub("infrequent_sklearn$", "other", name))
+    """The name that an encoder or imputer gives to a column, for people: `hour_4.0` is hour_4, rare levels that were
+    joined are other, and `missingindicator_hour` and `hour_nan` tell where hours are missing."""
+    name = re.sub("infrequent_sklearn$", "other", re.sub(r"^missingindicator_(.+)|(.+)_nan$", r"\1\2 (missing)", name))
+    return re.sub(r"(?<=_)(-?\d+)\.0$", r"\1", name)
 
 
 def output_names(search: Any, count: int) -> list[str]:

@@ -41,6 +41,7 @@ STEPS = 100  # of a model
 APART, MOST_LEVELS = 1.0, 9  # decades between levels, at least; levels of each
 BEYOND = {"l1": 0.01, "l2": 2.0}  # decades above the largest value that matters: no weight is about to leave zero there
 AGREED = 0.02  # of F: how near the sketch is
+NEGLIGIBLE = 1e-9  # of the plainest model's loss: a loss that is less leaves nothing worth a search
 CLOSELY, ROUNDS = 3e-5, 4  # the same of quadratics near known weights; how often these are those of the last sketch
 Place = tuple[float, ...]  # a level of every kind of penalty, in decades
 
@@ -61,9 +62,17 @@ def starting_point(problem: RecordedProblem, folds: list[Any], space: PenaltySpa
     elif sketches(folds, losses, space):
         sketch = Sketch.of(folds, losses, space)
         found = _look_from(sketch, problem)
-        if abs(sketch.height(sketch.lowest) - found.cost) <= AGREED * found.cost:
+        nothing = negligible(problem)
+        if found.cost < nothing < found.interval[1]:  # if that can be proven, no other look is needed
+            found = problem.look(found.point, within=0.25 * math.sqrt(nothing / len(found.e)), warm=found)
+        if found.interval[1] <= nothing or abs(sketch.height(sketch.lowest) - found.cost) <= AGREED * found.cost:
             return min(problem.evaluations, key=lambda made: made.cost).point, True
     return best_of_lines(lattice), False
+
+
+def negligible(problem: RecordedProblem) -> float:
+    """A loss that leaves nothing worth a search, once the plainest model has been looked at."""
+    return NEGLIGIBLE * max(made.interval[0] for made in problem.evaluations[:2])
 
 
 def best_of_lines(lattice: Lattice) -> Array:

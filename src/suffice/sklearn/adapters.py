@@ -229,8 +229,7 @@ def objective_of(estimator: Any, y: Any, sample_weight: Array) -> Objective:
     unweighted = row is not None and fit is not None and "sample_weight" not in inspect.signature(fit).parameters
     reason = f"{name} was fitted without sample_weight, which its fit does not take: leave it out"
     refuse(unweighted and np.any(sample_weight != 1.0), reason)
-    found: Objective = reader(estimator, y, sample_weight)  # type: ignore[misc]
-    return found
+    return reader(estimator, y, sample_weight)  # type: ignore[misc]
 
 
 def find_adapter(estimator: Any) -> Any:

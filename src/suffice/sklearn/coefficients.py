@@ -106,7 +106,9 @@ _KINDS = {"proven_signs": (PLUS, MINUS), "proven_zero": (ZERO,), "open": (OPEN,)
 def proven(found: Data) -> str:
     """What is proven, in words, of a `summary`."""
     words = {"proven_signs": "signs are proven", "proven_zero": "are proven to be zero", "open": "are open"}
-    return ", ".join(f"{found[name]:,} {text}" for name, text in words.items() if found[name])
+    one = {"proven_signs": "sign is proven", "proven_zero": "is proven to be zero", "open": "is open"}
+    told = ((found[name], one if found[name] == 1 else words, name) for name in words if found[name])
+    return ", ".join(f"{count:,} {text[name]}" for count, text, name in told)
 
 
 def _proofs(search: Any) -> Any:

@@ -405,8 +405,7 @@ class Hazards(Learner):
         fold.hazards = CoxModel.of(fold.design, y, self.ties, sample_weight, strata, entry, fold.offset)
 
     def model(self, fold: LinearFold, l2: float) -> CoxModel:
-        model: CoxModel = replace(fold.hazards, l2=l2)
-        return model
+        return replace(fold.hazards, l2=l2)
 
     def held_out(
         self, fold: LinearFold, X: Any, rows: Any, y: Array, weight: Array, offset: Array | None, folds: int

@@ -37,7 +37,6 @@ from suffice.sklearn.adapters import Adapter, Fold, by_liblinear
 from suffice.sklearn.folds import FLOOR, LinearFold
 from suffice.sklearn.target import inside, transforms_target
 from suffice.solvers.problem import Composite
-from suffice.solvers.sensitivity import penalties_doubt
 from suffice.space import Space
 
 PENALTIES = ("l1", "l2")
@@ -91,10 +90,6 @@ class Penalised:
         of somebody's own, which may penalise what it likes."""
         known = isinstance(self.fold, LinearFold) and self.fold.learner.differentiable
         return self._columns(np.sign(x), x, params) if known else None
-
-    def cross_doubt(self, x: Array, q: Array, of_x: Array, of_q: Array, **params: float) -> Array:
-        """How far K^T q may be off (`solvers.sensitivity`)."""
-        return penalties_doubt(lambda signs, sizes: self._columns(signs, sizes, params), x, q, of_x, of_q)
 
     def _columns(self, signs: Array, sizes: Array, params: Iterable[str]) -> Array:
         assert isinstance(self.fold, LinearFold)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import sklearn
 
-from suffice.sklearn import _page_intervals, _report_data, coefficients
+from suffice.sklearn import _page_sections, _report_data, coefficients
 from suffice.sklearn._page import FORMAT, page
 
 __all__ = ["collect", "page"]
@@ -79,7 +79,7 @@ def collect(
         "coefficients": _report_data.coefficients(search, task),
         "table": coefficients.summary(search) if hasattr(search, "best_estimator_") else None,
         "global": _global(getattr(search, "global_certificate_", None)),
-        **_page_intervals.collect(search),
+        **_page_sections.collect(search),
     }
     return dict(_plain(found, "data", 8))
 

@@ -50,8 +50,7 @@ class Matrix:
         return np.diag(self.H)
 
     def product(self, v: Array) -> Array:
-        product: Array = self.H @ v
-        return product
+        return self.H @ v
 
     def solver(self, added: Array | float = 0.0) -> Solve:
         """b -> (H + diag(added))^-1 b, nearly."""
@@ -83,8 +82,7 @@ class Wide:
     @cached_property
     def squares(self) -> Array:
         """The diagonal of B^T B."""
-        squares: Array = np.einsum("ij,ij->j", self.B, self.B)
-        return squares
+        return np.asarray(np.einsum("ij,ij->j", self.B, self.B))
 
     @property
     def diagonal(self) -> Array:
@@ -132,8 +130,7 @@ class ByProducts:
         self.made[0] += 1
         whole = np.zeros((self.size, *v.shape[1:]))
         whole[self.working] = v
-        product: Array = self.apply(whole)[self.working] + scaled(self.ridge, v)
-        return product
+        return self.apply(whole)[self.working] + scaled(self.ridge, v)
 
     def preconditioner(self, added: Array | float = 0.0) -> Solve:
         """r -> roughly (H + diag(added))^-1 r."""
@@ -166,8 +163,7 @@ def on_these(weights: float | Array, working: Indices) -> float | Array:
 
 def scaled(weights: float | Array, v: Array) -> Array:
     """diag(weights) v for a vector v or a matrix, or entry by entry for weights of every entry."""
-    result: Array = weights * v if np.ndim(weights) == v.ndim else (weights * v.T).T
-    return result
+    return weights * v if np.ndim(weights) == v.ndim else (weights * v.T).T
 
 
 def conjugate_gradients(

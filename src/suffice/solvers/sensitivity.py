@@ -21,13 +21,6 @@ Newton's method has anyway. Elsewhere there are products with H, and conjugate g
 
 Where a weight is about to enter or leave S the derivative jumps. What is given there is the derivative on one side of
 the kink, or on none: nothing that is proven may rest on it.
-
-For x^, q^ that are no farther from x, q than known bounds on |x^ - x|, |q^ - q|, entry by entry,
-
-    |K(x^)^T q^ - K(x)^T q|  <=  |K(x^) - K(x)|^T |q|  +  (|K(x)| + |K(x^) - K(x)|)^T |q^ - q|.
-
-The columns of penalties are  K = A diag(sign(x)) + B diag(x),  A and B not negative and known exactly: they change by
-B |x^ - x|, as long as no sign does.
 """
 
 from __future__ import annotations
@@ -45,7 +38,6 @@ from suffice.imaging.newton_tv import has_factor, hessian_solver
 from suffice.imaging.variation import Variation
 from suffice.models.smooth import Plain
 from suffice.penalties.prox import Box, Indices, Lasso
-from suffice.rows.rounding import gamma
 from suffice.solvers.hessian import hessians_of
 from suffice.solvers.problem import Canonical, Composite
 from suffice.solvers.quadratic import ByProducts, Solve, conjugate_gradients, on_these, scaled
@@ -63,17 +55,6 @@ class Sensitive(Protocol):
         every variable and a column for every parameter, in the order in which they are given. Anything that takes
         `K @ v` and `K.T @ v` will do: NumPy's, scipy.sparse's, or a `scipy.sparse.linalg.LinearOperator`. None where it
         is not known after all."""
-        ...
-
-
-@runtime_checkable
-class Enclosed(Sensitive, Protocol):
-    """One that can bound what inexact solutions do to its cross derivatives."""
-
-    def cross_doubt(self, x: Array, q: Array, of_x: Array, of_q: Array, **params: Any) -> Array:
-        """A bound on |K(x^)^T q^ - cross(x)^T q| for every parameter, |x^ - x| being at most `of_x` and |q^ - q| at
-        most `of_q`, rounding included, where `cross` is known; not finite where there is none."""
-        ...
 
 
 @runtime_checkable
@@ -82,7 +63,6 @@ class Bent(Protocol):
 
     def hessian_product(self, x: Array, v: Array) -> Array:
         """hess f(x) v."""
-        ...
 
 
 @runtime_checkable
@@ -91,7 +71,6 @@ class BentAtOnce(Protocol):
 
     def hessian_at(self, x: Array) -> Callable[[Array], Array]:
         """V -> hess f(x) V."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,16 +138,6 @@ def matrix_of(product: Callable[[Array], Array], adjoint: Callable[[Array], Arra
         rmatmat=adjoint,
         dtype=np.float64,
     )
-
-
-def penalties_doubt(columns: Callable[[Array, Array], Any], x: Array, q: Array, of_x: Array, of_q: Array) -> Array:
-    """The bound of the module's text, with the rounding of K^T q; `columns(s, x)` is A diag(s) + B diag(x), NumPy's or
-    sparse. Not finite where a sign may change that matters."""
-    unsure, rounding = (np.abs(x) <= of_x) & ((q != 0.0) | (of_q > 0.0)), gamma(len(q) + 8)
-    with np.errstate(invalid="ignore"):
-        of_K, sizes = columns(np.where(unsure, np.inf, 0.0), of_x * (1.0 + gamma(8))), abs(columns(np.sign(x), x))
-        through = of_K.T @ np.abs(q) + (sizes + of_K).T @ of_q + rounding * (sizes.T @ np.abs(q))
-    return np.asarray(through) * (1.0 + 4.0 * rounding)
 
 
 def _support(problem: Canonical, x: Array) -> Indices | None:

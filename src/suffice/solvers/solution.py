@@ -34,15 +34,12 @@ class Solver(Protocol):
     @property
     def name(self) -> str:
         """What it is called in results and journals."""
-        ...
 
     def start(self, problem: Canonical, x: Array) -> Any:
         """The state before the first step, at x."""
-        ...
 
     def step(self, problem: Canonical, state: Any) -> Any:
         """The state after one more step, with its evidence."""
-        ...
 
 
 @runtime_checkable
@@ -51,7 +48,6 @@ class Selective(Protocol):
 
     def takes(self, problem: Canonical) -> str | None:
         """None, or why not: what the solver needs, what it got, and what to use instead."""
-        ...
 
 
 @dataclass(frozen=True)

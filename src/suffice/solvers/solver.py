@@ -143,7 +143,6 @@ def _iterate(
         steps, taken = steps + 1, taken + 1
         if pending and taken >= certify_from:
             proof = certify_step(canonical, state.x, state.image, state.evidence, certificate)
-            proof = replace(proof, radius=math.inf) if math.isnan(proof.radius) else proof
             due = proof.radius > within and (_worth_verifying(state, steps) or out_of_reach(proof, within))
             if certificate == "tightest" and due:
                 proof = tighter(proof, verified(canonical, state.x, state.evidence))

@@ -1,7 +1,8 @@
 """A DataFrame as a table: of pandas, or any that has `to_pandas()`, as polars' have.
 
 Columns have the types that they come with: numbers, true and false, dates, and text, which stays text, categories
-included. Columns of Python's own objects have the type of what is in them. The index does not count.
+included, unless it is what a file's dates are, as `read_csv` leaves them. Columns of Python's own objects have the type
+of what is in them. The index does not count.
 """
 
 from __future__ import annotations

@@ -216,7 +216,7 @@ def read_part(part: Any, kinds: Mapping[str, Kind], rows: Array | slice = slice(
         column = frame[name]
         if kind == "text":
             entries = [None if absent else entry for entry, absent in zip(column, column.isna(), strict=True)]
-            found[name] = text_column(name, entries, lines).values
+            found[name] = text_column(name, entries, lines, Form("text")).values
         else:
             values = np.array(column.to_numpy(dtype=np.float64, na_value=math.nan))
             found[name] = number_column(name, values, lines, Form(kind)).values

@@ -372,9 +372,11 @@ def column_of(name: str, entries: Any, lines: Array, form: Form | None = None) -
 
 
 def text_column(name: str, entries: Iterable[Any], lines: Array, form: Form | None = None) -> Column:
-    """A column of texts, None where they are missing, in this form, or as they are."""
-    texts = ["" if entry is None else str(entry).replace("\0", "") for entry in entries]
-    return columns_of([name], [["\0".join(texts)]], lines, ",", {name: form or Form("text")})[0]
+    """A column of texts, None where they are missing, in this form; or as they are, unless a file's would be dates."""
+    joined = "\0".join("" if entry is None else str(entry).replace("\0", "") for entry in entries)
+    if form is None and (guessed := columns_of([name], [[joined]], lines, ",", {})[0]).form.kind == "date":
+        return guessed
+    return columns_of([name], [[joined]], lines, ",", {name: form or Form("text")})[0]
 
 
 def _floats(entries: Any) -> Array:

@@ -55,7 +55,8 @@ REPORT, PAGE = "report.json", "report.html"
 FOR_THE_REPORT = (0.4, 10.0)  # of max_seconds, and seconds at most
 REPORT_SHARE, REPORT_SECONDS = 0.1, 1.0  # a report's models end when so much of the search, or this, has followed it
 PAGE_SECONDS = 1.0  # a report without models of its own may take so long beyond max_seconds
-SAID = ("unknown categories", "is optimised in its place", "certify_global=")  # what `conclude` tells
+NEW_LEVELS = "Found unknown categories"  # which a fold has not seen: no worry
+SAID = (NEW_LEVELS, "is optimised in its place", "certify_global=")  # what `conclude` tells
 GRACE = 0.4  # seconds for what follows a search that was interrupted
 
 
@@ -82,7 +83,9 @@ class TunedTable:
     def attempt(self, name: str, step: Callable[[], Any]) -> None:
         """Make one of these, after the search. The model is there, and must not be lost if it fails."""
         try:
-            setattr(self, name, step())
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message=NEW_LEVELS)
+                setattr(self, name, step())
         except Exception as error:
             what = "report" if name == "page" else name
             self.failures.append(f"the {what} could not be made: {one_line(error)}")
@@ -352,7 +355,7 @@ def execute(
         until, page = min(until, searched + GRACE), -math.inf
     model = finished(search.best_estimator_, problem)
     (file, types), failures = save(model, into)
-    told = [as_note(str(item.message)) for item in caught]  # levels that a fold has not seen are no worry
+    told = [as_note(str(item.message)) for item in caught]
     found = [text for text in told if not any(words in text for words in SAID)]
     notes = [*problem.notes, *([search.left_out_] if search.left_out_ else []), *dict.fromkeys(found)]
     outcome = TunedTable(

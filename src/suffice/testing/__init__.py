@@ -18,12 +18,5 @@ from suffice.testing.numerics import (
     sample_problems,
 )
 
-__all__ = [
-    "ConformanceError",
-    "check_adapter",
-    "check_loss",
-    "check_objective",
-    "check_problem",
-    "check_solver",
-    "sample_problems",
-]
+__all__ = ["ConformanceError", "check_adapter", "check_loss", "check_objective", "check_problem", "check_solver"]
+__all__ += ["sample_problems"]
