@@ -155,12 +155,10 @@ class Reached:
     factor: ProvenFactor
     C: Array
     lone: npt.NDArray[np.bool_]  # whether rows are left out of sums over C
-    E: Array
     norms: Array  # ||x_i||_{H^-1}
     rho: float
     moves: Array
     up: float
-    before: float  # sum_j k_j ||x_j||_E + ||C^(-1/2) a zeta||
     shifts: Array  # of psi', row by row: a zeta and clips
 
 
@@ -204,7 +202,7 @@ class PathReach:
         far = self.ranges.s + np.maximum(found.moves, found.norms * found.rho * SAFE)  # rows with C = 0 move freely
         there = fold.a * most_bend(fold.loss, self.path.m0, far, fold.y)
         alone = np.where(found.lone, there * found.norms * found.rho, 0.0)
-        along = fold.absolute.T @ (found.shifts + alone) * SAFE
+        along = fold.absolute.T @ (found.shifts + alone) * SAFE + fold.design.underflow
         after, rest = fold.design.column_norms, np.zeros(len(along))  # of squares, whose secants are 1
         if fold.loss.third > 0.0:
             more = np.maximum(there - C, 0.0) + 8.0 * EPS * there
@@ -255,16 +253,15 @@ class PathReach:
         outside[at] = 0.0
         if outside.any():
             lam += up * factor.norm_of(np.zeros(size), outside * factor.scale)
-        before = math.sqrt(float(_over(a * ranges.zeta, C, lone).sum())) * SAFE
-        lam += before + float((shifts[lone] + TINY) @ norms[lone]) * SAFE
+        lam += math.sqrt(float(_over(a * ranges.zeta, C, lone).sum())) * SAFE
+        lam += float((shifts[lone] + TINY) @ norms[lone]) * SAFE
         if plain.clips.any():
             j = np.flatnonzero(plain.clips[:s])
             single = factor.spread(slice(len(P)))[0][at[j]]
             l2_range = 2.0 * float(fold.B[1] @ self.box.r)
-            before += float(plain.clips[j] @ columns[path.S[j]]) * SAFE
             lam += float(plain.clips[j] @ (np.sqrt(columns[path.S[j]] ** 2 + l2_low) + l2_range * up * single)) * SAFE
         rho = lam * SAFE
-        return Reached(factor, C, lone, E, norms, rho, moves, up, before, shifts) if rho >= 0.0 else None
+        return Reached(factor, C, lone, norms, rho, moves, up, shifts) if rho >= 0.0 else None
 
 
 def _over(sizes: Array, C: Array, lone: npt.NDArray[np.bool_]) -> Array:
