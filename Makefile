@@ -17,7 +17,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-slow coverage test-extras install-extras test-oldest smoke dist check-dist audit sbom lint format bench results docs install-docs clean
+.PHONY: help run test test-slow coverage test-extras install-extras test-oldest smoke dist check-dist audit sbom lint format results try-results docs install-docs clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1	\2/p' Makefile
@@ -70,8 +70,9 @@ audit: $(RELEASE_INSTALLED)  ## ask PyPI for known vulnerabilities of all pins; 
 sbom: $(RELEASE_INSTALLED)  ## what a run of the command line is made of, as CycloneDX: dist/sbom.json
 	$(PYTHON) -m venv --clear build/sbom
 	build/sbom/bin/python -m pip --disable-pip-version-check --quiet install -c requirements/test.txt ".[cli,plot,parquet,skops]"
+	build/sbom/bin/python -m pip --quiet uninstall --yes suffice  # it is the root: here its address would be a folder
 	mkdir -p dist
-	$(RELEASE)/bin/cyclonedx-py environment --output-reproducible -o dist/sbom.json build/sbom
+	$(RELEASE)/bin/cyclonedx-py environment --pyproject pyproject.toml --mc-type library --output-reproducible -o dist/sbom.json build/sbom
 
 lint: $(INSTALLED)  ## check style and types
 	$(BIN)/ruff check
@@ -82,16 +83,11 @@ format: $(INSTALLED)  ## apply the style
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-bench: $(BENCH_INSTALLED)  ## measure against rivals
-	$(BIN)/python benchmarks/derivative_free.py --out benchmarks/results
-	$(BIN)/python benchmarks/dynamic_accuracy.py --out benchmarks/results
-	$(BIN)/python benchmarks/exact_evaluations.py --out benchmarks/results
-	$(BIN)/python benchmarks/certified_solves.py --out benchmarks/results
-	$(BIN)/python benchmarks/paper_run.py --out benchmarks/results
-	$(BIN)/python benchmarks/growth.py --out benchmarks/results
-
-results: $(BENCH_INSTALLED)  ## measure everything again that README or the documentation show, and that is older than the code
+results: $(BENCH_INSTALLED)  ## measure again what README or the documentation show and is older than the code, beside rivals; two hours at most
 	$(ONE_THREAD) $(BIN)/python benchmarks/all_results.py run
+
+try-results: $(BENCH_INSTALLED)  ## run every benchmark as small as can be, and write nothing but build/tried
+	$(ONE_THREAD) $(BIN)/python benchmarks/all_results.py try
 
 docs: $(DOCS_INSTALLED)  ## build the documentation site, build/docs/index.html; warnings are errors
 	$(BIN)/python -m sphinx --builder html --fail-on-warning --keep-going --quiet -d build/doctrees docs build/docs
@@ -112,8 +108,9 @@ $(INSTALLED): requirements/test.txt pyproject.toml | $(BIN)/python
 	$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(BENCH_INSTALLED): requirements/bench.txt $(INSTALLED)
+$(BENCH_INSTALLED): requirements/bench.txt requirements/rivals.txt $(INSTALLED)
 	$(PIP) install -r requirements/bench.txt
+	$(PIP) install --no-deps -r requirements/rivals.txt
 	@touch $@
 
 $(DOCS_INSTALLED): requirements/docs.txt $(INSTALLED)

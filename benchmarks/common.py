@@ -8,6 +8,7 @@ import math
 import os
 import platform
 import subprocess
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -21,6 +22,7 @@ import suffice
 from suffice import datasets
 
 HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent))  # tests/ has targets and references that benchmarks share
 
 # One colour and one line style per solver, the same in every figure; suffice stands out (colour-blind safe, Okabe-Ito).
 OURS, OURS_LINEAR, OURS_SAMPLES = "suffice", "suffice, linear model", "suffice, per sample"

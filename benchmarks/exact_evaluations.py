@@ -13,7 +13,7 @@ within 1 %, 0.1 % and 0.01 % of the optimum 131.0417. A run ends there, or after
     Nelder-Mead         SciPy's, on F, with a first simplex of a tenth of the box (its default takes longer here)
     Optuna TPE          on F, first trial at the start, three seeds; only with --tpe, else as measured before
 
-An evaluation takes seconds on one core and is kept in benchmarks/.cache for the next run.
+An evaluation takes a second on one core and is kept in benchmarks/.cache for the next run.
 """
 
 from __future__ import annotations
@@ -303,7 +303,7 @@ def plot(path: Path, traces: list[Trace]) -> None:
 def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--tpe", action="store_true", help="also run Optuna's TPE sampler (240 evaluations)")
-    arguments.add_argument("--solver", default="fista_adaptive", help="lower-level solver (%(default)s)")
+    arguments.add_argument("--solver", default="auto", help="lower-level solver (%(default)s)")
     args = arguments.parse_args()
     result = args.out / "exact_evaluations.json"
     source = provenance("DFO-LS", "optuna")

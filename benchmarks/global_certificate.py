@@ -32,6 +32,7 @@ from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, Ridge, l
 from sklearn.model_selection import check_cv
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from table_sources import unpacked
 
 import suffice
 from suffice import losses, problems
@@ -315,7 +316,7 @@ def _anytime(row: dict[str, Any]) -> list[object]:
 
 def main() -> None:
     args = parser(__doc__)
-    args.add_argument("--islp", type=Path, required=True, help="folder with ISLP's data (NCI60data.npy and so on)")
+    args.add_argument("--islp", type=Path, help="folder with ISLP's data; out of its wheel without this")
     args.add_argument("--seconds", type=float, default=60.0)
     args.add_argument("--grid-seconds", type=float, default=60.0)
     args.add_argument("--points", type=int, default=10_000)
@@ -325,6 +326,7 @@ def main() -> None:
     args.add_argument("--folders", type=Path, nargs="*", default=[], help="results of parts, to be joined")
     args = args.parse_args()
     warnings.simplefilter("ignore")
+    args.islp = args.islp or unpacked("islp", "ISLP/data")
     wanted = []
     if args.part in ("all", "one"):
         wanted += [(model, name, 1e-3) for name in DATA for model in list(MODELS)[:4]]

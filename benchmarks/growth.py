@@ -9,13 +9,24 @@ Times are CPU seconds of one thread, the least of three where a solve is short, 
 (its norm). Memory is the peak that tracemalloc sees during such a solve, without X itself, over the size of X.
 Exponents are least-squares slopes on logarithmic scales, over the larger half of the sizes too, since small problems
 mostly measure Python. Many problems keep as many solutions, whose vectors of length N outgrow a small X.
+
+Searches: SufficeSearchCV with its defaults over l1 and l2, of squares (`ElasticNet`) and of a logistic loss, with one
+split (a fifth is held out) and with five folds, for N from 10^3 to 10^6 with 50 columns and for 10 to 20,000 columns
+with 500 rows. Each is made in a process of its own, after a small one that loads the libraries. Memory is the largest
+resident set during the search less that before it, over the size of X. The exponent in N is that of 10^4 rows and
+more. `--only searches` measures these alone.
 """
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 import tracemalloc
+import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -145,8 +156,93 @@ def draw(data: dict[str, list[dict[str, float]]], path: Any) -> None:
     plt.close(figure)
 
 
+SEARCHED_ROWS, SEARCHED_COLUMNS = (1_000, 10_000, 100_000, 1_000_000), (10, 100, 1_000, 5_000, 20_000)
+KINDS = [(kind, folds) for kind in ("squares", "logistic") for folds in (1, 5)]
+
+
+def searched(rows: int, columns: int, kind: str, folds: int) -> None:
+    """In a process of its own: a search, told in one line."""
+    from sklearn.linear_model import ElasticNet, LogisticRegression
+    from sklearn.model_selection import KFold, ShuffleSplit
+
+    from suffice.sklearn import SufficeSearchCV
+
+    warnings.simplefilter("ignore")
+    rng = np.random.default_rng(0)
+    X, w = rng.standard_normal((rows, columns)), np.zeros(columns)
+    relevant = min(20, columns)
+    w[rng.choice(columns, relevant, replace=False)] = rng.choice([-1.0, 1.0], relevant) / np.sqrt(relevant)
+    model: Any = ElasticNet()
+    if kind == "squares":
+        y = X @ w + rng.standard_normal(rows)
+    else:
+        y = X @ w + rng.logistic(size=rows) > 0.0
+        model = LogisticRegression(penalty="elasticnet", solver="saga", l1_ratio=0.5)
+    cv = KFold(5) if folds == 5 else ShuffleSplit(1, test_size=0.2, random_state=0)
+    SufficeSearchCV(model, cv=cv).fit(X[:200, :50], y[:200])
+
+    def resident(what: str) -> int:
+        lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        return 1024 * int(lines[what].split()[0])
+
+    before, began = resident("VmRSS"), time.process_time()
+    found = SufficeSearchCV(model, cv=cv).fit(X, y)
+    seconds = time.process_time() - began
+    print(json.dumps({
+        "rows": rows, "columns": columns, "kind": kind, "folds": folds, "seconds": seconds,
+        "memory": (resident("VmHWM") - before) / X.nbytes, "evaluations": len(found.cv_results_["params"]),
+    }))  # fmt: skip
+
+
+def searches() -> list[dict[str, Any]]:
+    rows = []
+    for kind, folds in KINDS:
+        for N, d in [*((N, 50) for N in SEARCHED_ROWS), *((500, d) for d in SEARCHED_COLUMNS)]:
+            code = f"import growth; growth.searched({N}, {d}, {kind!r}, {folds})"
+            made = subprocess.run(
+                [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parent
+            )
+            rows.append(json.loads(made.stdout.splitlines()[-1]))
+            print(*rows[-1].values(), flush=True)
+    return rows
+
+
+def told(rows: list[dict[str, Any]]) -> list[str]:
+    """Tables of the searches, and what is wanted of them."""
+    parts, targets = ["## Searches"], []
+    for by, head in (("rows", "rows, 50 columns"), ("columns", "columns, 500 rows")):
+        here = [one for one in rows if (one["columns"] == 50) == (by == "rows")]
+        lines = []
+        for size in sorted({one[by] for one in here}):
+            of = {(one["kind"], one["folds"]): one for one in here if one[by] == size}
+            lines.append([f"{size:,}", *(f"{of[k]['seconds']:.2f} ({of[k]['memory']:.1f})" for k in KINDS)])
+        parts.append("CPU seconds (and memory over X):")
+        parts.append(table([head, *(f"{kind}, {folds} fold{'s' * (folds > 1)}" for kind, folds in KINDS)], lines))
+        for kind, folds in KINDS if by == "rows" else ():
+            of_kind = [one for one in here if (one["kind"], one["folds"]) == (kind, folds) and one["rows"] >= 10_000]
+            slope = np.polyfit(*(np.log([one[name] for one in of_kind]) for name in ("rows", "seconds")), 1)[0]
+            targets.append(target(f"exponent in N, {kind}, {folds}", float(slope), 1.05, digits=2))
+    large = {(one["kind"], one["folds"]): one for one in rows if one["rows"] == max(SEARCHED_ROWS)}
+    ratio = large["squares", 5]["seconds"] / large["squares", 1]["seconds"]
+    targets.append(target("five folds over one, squares, 10^6 rows", ratio, 2.0, digits=2))
+    most = max(one["memory"] for one in large.values())
+    targets.append(target("memory over X, 10^6 rows", most, 2.0, digits=1))
+    return [*parts, table(["target", "measured", "wanted", ""], targets)]
+
+
 def main() -> None:
-    options = parser(__doc__).parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("--only", choices=["searches"])
+    options = arguments.parse_args()
+    path = options.out / "growth.json"
+    if options.only:
+        found = json.loads(path.read_text())
+        found["searches"], found["searches made by"] = searches(), provenance()
+        write_json(path, found)
+        text = (options.out / "growth.md").read_text().split("## Searches")[0].rstrip()
+        parts = [*told(found["searches"]), f"commit of the searches {found['searches made by']['commit']}"]
+        write_text(options.out / "growth.md", "\n\n".join([text, *parts]) + "\n")
+        return
     with threadpool_limits(1):
         data = {
             "rows": [dense(rows, 200) for rows in ROWS],
@@ -181,11 +277,13 @@ def main() -> None:
         target("peak memory over X, one dense problem", most, 3.0),
         target("peak memory over X, sparse", large["memory"], 3.0),
     ]
-    text = "\n\n".join([*parts, table(["target", "measured", "wanted", ""], targets)]) + "\n"
+    parts.append(table(["target", "measured", "wanted", ""], targets))
+    of_searches = searches()
+    text = "\n\n".join([*parts, *told(of_searches)]) + "\n"
     made = provenance()
     print(text)
     write_text(options.out / "growth.md", f"# Growth\n\ncommit {made['commit']}\n\n{text}")
-    write_json(options.out / "growth.json", {"provenance": made, **data, "sparse": large})
+    write_json(path, {"provenance": made, **data, "sparse": large, "searches": of_searches})
     draw(data, options.out / "growth.png")
 
 

@@ -27,7 +27,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from common import parser, provenance, table, write_json, write_text
+from common import HERE, parser, provenance, table, write_json, write_text
 
 SHAPES = ((100, 10), (1000, 30), (20_000, 50))
 SHORT = 1.0  # seconds, up to which a case is repeated
@@ -208,6 +208,7 @@ def checked_out(before: str, here: Path) -> Iterator[Path]:
 
 def main() -> None:
     options = parser(__doc__)
+    options.set_defaults(out=HERE.parent / "build" / "house")  # a tool for those who change the code, no result
     options.add_argument("--before", default="0a75d28", help="the commit that is compared with")
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--device", default="", help="rows of torch alone, on this device: cuda or cpu")

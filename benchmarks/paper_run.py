@@ -4,8 +4,7 @@
 run is the paper's: FISTA, accuracy asked for on the weights, c = 100. The other is what a user gets without saying
 anything: solver "auto", accuracy asked for on the residuals, models from derivatives; a third is the same without
 derivatives. All run in one process with one thread, one after the other, --rounds times; a ratio is of CPU times of the
-same round, which is wall time on a core of one's own. --only leaves the paper's run out, which takes minutes, and
-writes paper_run_derivatives.
+same round, which is wall time on a core of one's own. --only leaves the paper's run out, which takes minutes.
 
 All runs solve the same problem, so they have to end at the same theta. Intervals are proven by each run itself.
 """
@@ -95,11 +94,8 @@ def main() -> None:
     text = f"{table(head, rows)}\n\n{table(['target', 'measured', 'wanted', ''], targets)}\n"
     made = provenance()
     print(text)
-    name, title = "paper_run", "# The paper's whole run"
-    if options.only:
-        name, title = "paper_run_derivatives", f"{title}, with derivatives and without"
-    write_text(options.out / f"{name}.md", f"{title}\n\ncommit {made['commit']}\n\n{text}")
-    write_json(options.out / f"{name}.json", {"provenance": made, "ratios": ratios, "rounds": rounds})
+    write_text(options.out / "paper_run.md", f"# The paper's whole run\n\ncommit {made['commit']}\n\n{text}")
+    write_json(options.out / "paper_run.json", {"provenance": made, "ratios": ratios, "rounds": rounds})
 
 
 if __name__ == "__main__":

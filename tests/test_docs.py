@@ -88,7 +88,10 @@ def test_options_of_the_command_line_exist() -> None:
     commands: dict[str, Any] = vars(typer.main.get_command(app))["commands"]
     known = {option for command in commands.values() for given in command.params for option in given.opts} | {"--help"}
     for path in DOCUMENTS:
-        lines = re.findall(r"suffice (?:tune|predict|certify|resume|report|reproduce|bench) [^`\n]*", path.read_text())
+        lines = re.findall(
+            r"suffice (?:tune|predict|certify|update|check|history|resume|report|reproduce|bench) [^`\n]*",
+            path.read_text(),
+        )
         named = {option for line in lines for option in re.findall(r"--[a-z][a-z-]*", line)}
         if path.name in ("csv.md", "command_line.md"):
             named |= set(re.findall("`(--[a-z-]+)`", path.read_text()))

@@ -121,8 +121,10 @@ def test_a_table_of_windows_in_a_folder_with_spaces_and_letters_goes_all_the_way
     folder.mkdir(parents=True)
     rows = "".join(f"{20 + i % 31};{'äöü'[i % 3]};{3 * (i % 31) + i % 3},{i % 7}\r\n" for i in range(60))
     (folder / "Meßwerte.csv").write_bytes(("\ufeffAlter;Straße;Größe\r\n" + rows).encode("utf-8"))
+    more = "".join(f"{22 + i};{'äöü'[i % 3]};{3 * (i + 2) + i % 3},{i % 5}\r\n" for i in range(12))
+    (folder / "Neue Meßwerte.csv").write_bytes(("\ufeffAlter;Straße;Größe\r\n" + more).encode("utf-8"))
     commands = "tune|Meßwerte.csv|--target|Größe|--out|Lauf 1;resume|Lauf 1;report|Lauf 1;certify|Lauf 1|Meßwerte.csv"
-    commands += ";predict|Lauf 1|Meßwerte.csv|--out|Vorhersage.csv"
+    commands += ";update|Lauf 1|Neue Meßwerte.csv;history|Lauf 1;predict|Lauf 1|Meßwerte.csv|--out|Vorhersage.csv"
     made = subprocess.run(
         [sys.executable, "-X", "warn_default_encoding", "-c", COMMANDS, commands],
         cwd=folder,

@@ -3,7 +3,7 @@
 A row of a table, an item of a list or a paragraph that links to a file of results has, but for words and code, no
 number that is not in such a file: rounded to the digits that are written, in percent or not. What is computed of a
 file's numbers (a count, a ratio, a span) is computed here, from the file. So a benchmark that is run again fails this
-test where a document still tells the old figure.
+test where a document still tells the old figure; `python tests/test_figures_in_docs.py` lists all of these.
 """
 
 from __future__ import annotations
@@ -104,6 +104,17 @@ def of_solves() -> list[float]:
     return [len(rows("certified_solves", 0)) - 1]
 
 
+def of_families() -> list[float]:
+    """Problems, and those on which we are behind and ahead of a rival at its usual tolerance."""
+    head, *table = rows("families", 0)
+    ours, theirs = head.index("suffice s"), head.index("usual tol: s")
+    text = (RESULTS / "families.md").read_text()
+    ahead = float(re.search(r"usual tolerance.*ahead in (\d+);?", text)[1])  # type: ignore[index]
+    slower = sum(float(row[ours]) >= float(row[theirs]) for row in table)
+    assert abs(len(table) - ahead - slower) <= 2, "milliseconds are rounded in the table"
+    return [len(table), len(table) - ahead, ahead]
+
+
 def of_kills() -> list[float]:
     table = [[float(cell) for cell in row[1:]] for row in rows("kill_test", 0)[1:]]
     return [sum(row[0] for row in table), sum(row[-1] for row in table)]
@@ -113,12 +124,13 @@ COMPUTED: dict[str, Callable[[], list[float]]] = {
     "tables": of_real_tables,
     "sklearn_search": of_grids,
     "certified_solves": of_solves,
+    "families": of_families,
     "kill_test": of_kills,
 }
 
 
 # Files of so many numbers that any small one is among them: whole ones below 100 have to be computed.
-COUNTED = {"tables", "sklearn_search", "kill_test"}
+COUNTED = {"tables", "sklearn_search", "kill_test", "families"}
 
 
 def computed(source: Path) -> list[float]:
@@ -189,3 +201,9 @@ def test_a_changed_count_is_found() -> None:
     assert [one.text for one in missing(figures("26 of 62"), tables)] == [
         one for one in ("26", "62") if float(one) not in of_real_tables()
     ]
+
+
+if __name__ == "__main__":  # all of them at once, for whoever has measured again
+    for page in DOCUMENTS:
+        for line in strangers(page):
+            print(f"{page.relative_to(ROOT)}: {line}")

@@ -36,10 +36,9 @@ def test_a_journal_carries_the_version_that_wrote_it(tmp_path: Path, monkeypatch
     assert header["versions"]["suffice"] == "9.8.7" and header["format"] == "suffice journal 5"
 
 
-def test_the_status_among_the_classifiers_is_that_of_the_version() -> None:
-    stable = not suffice.__version__.startswith("0.")
-    status = "5 - Production/Stable" if stable else "3 - Alpha"
-    assert [each for each in PROJECT["classifiers"] if "Status" in each] == [f"Development Status :: {status}"]
+def test_a_version_that_is_released_has_its_page_in_the_changelog() -> None:
+    headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)
+    assert headings[0] == ("Unreleased:" if suffice.__version__.startswith("0.") else suffice.__version__)
 
 
 def test_the_wheel_names_the_terms_of_everything_in_it() -> None:

@@ -45,13 +45,16 @@ def contents(wheel: Path) -> dict[str, int]:
 
 def the_command_line_works(suffice: Path, folder: Path) -> None:
     """A table through all commands that README names."""
-    rows = "\n".join(f"{i},{i % 7},{'ab'[i % 2]},{i % 7 + 2 * (i % 2) + (i * 37 % 11) / 20}" for i in range(120))
-    (folder / "patients.csv").write_text(f"row,dose,arm,outcome\n{rows}\n", encoding="utf-8")
+    rows = [f"{i},{i % 7},{'ab'[i % 2]},{i % 7 + 2 * (i % 2) + (i * 37 % 11) / 20}" for i in range(140)]
+    for name, some in {"patients.csv": rows[:120], "tomorrow.csv": rows[120:]}.items():
+        (folder / name).write_text("\n".join(["row,dose,arm,outcome", *some, ""]), encoding="utf-8")
     run(suffice, "--version", cwd=folder)
     run(suffice, "tune", "patients.csv", "--target", "outcome", "--out", "run", cwd=folder)
     run(suffice, "predict", "run", "patients.csv", "--out", "predicted.csv", cwd=folder)
     run(suffice, "certify", "run", "patients.csv", cwd=folder)
     run(suffice, "report", "run", cwd=folder)
+    run(suffice, "update", "run", "tomorrow.csv", cwd=folder)
+    run(suffice, "history", "run", cwd=folder)
     run(suffice, "reproduce", "all", "--preset", "quick", "--out", "paper", cwd=folder)
     lines = (folder / "predicted.csv").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 121 and (folder / "run" / "report.html").is_file()

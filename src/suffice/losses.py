@@ -176,11 +176,9 @@ class SquaredErrors(_HeldOutLoss):
 
     The root of the loss is the norm of residuals that are linear in w. It moves by at most max_k c_k^(1/2)
     ||diag(s)^(1/2) X|| R for weights within R, and the loss itself by at most ||gradient|| R plus the square of that.
-    `blur` bounds how far computed margins may be off besides their own rounding, for rows and targets that were
-    shifted.
     """
 
-    def __init__(self, X: Any, Y: Any, *, sample_weight: Any = None, scales: Any = None, blur: float = 0.0) -> None:
+    def __init__(self, X: Any, Y: Any, *, sample_weight: Any = None, scales: Any = None) -> None:
         design = Design.of(X, sample_weight)
         Y, count = design.matrix_of(Y)
         total = float(_counted(design)) if sample_weight is None else _summed(sample_weight)
@@ -188,7 +186,7 @@ class SquaredErrors(_HeldOutLoss):
         if self.scales.shape != (count,) or not (self.scales >= 0.0).all():
             raise ValueError(f"scales must be {count} numbers that are not negative, got {scales!r}")
         score = SquaredScores(np.sqrt(self.scales))
-        self.held_out = HeldOut(design, Y, score, total, blur=positive(blur, "blur", zero=True))
+        self.held_out = HeldOut(design, Y, score, total, blur=0.0)
 
 
 class Deviance(_HeldOutLoss):

@@ -14,9 +14,10 @@ from suffice.rows.design import Design
 from suffice.sklearn import ElasticNetGLM, SufficeSearchCV
 from suffice.sklearn.measures import concordance
 from suffice.solvers.solver import iterate
-from suffice.testing import check_adapter, check_loss, check_problem
+from suffice.testing import check_loss, check_problem
 from tests.reference_cox import Cox
 from tests.reference_exact import Kinked, enclose
+from tests.sklearn.adapter_checks import check_adapter
 
 
 def data(rows=24, columns=3, seed=0, tied=True):

@@ -8,8 +8,9 @@ import scipy.sparse as sp
 
 from suffice.models.margin_losses import Logistic, Squared
 from suffice.prove.downdated import Groups, WholeModel
-from suffice.prove.left_out_dual import WideRidge
+from suffice.prove.left_out_dual import WideRidge, left_out_models
 from suffice.rows.design import Design
+from tests.reference_left_out import SLOPES, refitted, solved_whole
 
 
 def exact(model, share, i):
@@ -87,3 +88,30 @@ def test_other_models_are_none_of_these():
     assert WideRidge.of(WholeModel(*known[:3], np.full(15, 0.1), *known[4:]), w, rows) is None
     assert WideRidge.of(WholeModel(*known[:4], np.arange(15.0), True), w, rows) is None
     assert WideRidge.of(model, w, Groups.of([np.arange(3), np.arange(3, 6)], np.ones(2))) is None
+
+
+@pytest.mark.parametrize("kind", ["squares", "logistic"])
+@pytest.mark.parametrize("l1", [0.0, 1e-9])
+def test_models_in_coordinates_of_the_rows_are_as_near_as_is_claimed(kind, l1):
+    """Rows that are left out, and new ones, of models with 10 times as many columns as rows."""
+    rng = np.random.default_rng(0)
+    X, new = rng.standard_normal((8, 80)), rng.standard_normal((3, 80))
+    y = np.where(np.arange(8) % 2 == 0, 1.0, -1.0) + (0.1 * rng.standard_normal(8) if kind == "squares" else 0.0)
+    problem = kind, X, y, np.full(8, 1 / 8), np.full(80, l1), np.full(80, 0.3), True, 0.1 * rng.standard_normal(8)
+    w, b = solved_whole(problem)
+    model = WholeModel(Design(X, problem[3]), y, SLOPES[kind][0], problem[4], problem[5], True, problem[7])
+    found = left_out_models(model, w, b, each(8, 7 / 8), 1e-6)
+    (m, error), (of_new, error_of_new) = found.left(), found.margins(new)
+    assert found.turn is not None and found.proven.all() and max(error.max(), error_of_new.max()) < 1e-5
+    for i in range(8):
+        keep, near = np.arange(8) != i, np.append(found.weights_of(i), found.b[i])
+        penalties = problem[4] * 7 / 8, problem[5] * 7 / 8
+        true = refitted(kind, X[keep], y[keep], problem[3][keep], *penalties, True, problem[7][keep], near)
+        assert abs(true.margin(X[i], problem[7][i]) - m[i]) <= error[i]
+        assert max(abs(true.margin(new[q]) - of_new[q, i]) / error_of_new[q, i] for q in range(3)) <= 1.0
+
+
+def test_columns_that_an_l1_has_chosen_keep_their_own_coordinates():
+    model = wide(np.random.default_rng(0), 0.1, True)
+    large = WholeModel(model.design, model.y, model.loss, np.full(15, 0.5), model.l2, True)
+    assert left_out_models(large, np.ones(15), 0.0, each(6)).turn is None

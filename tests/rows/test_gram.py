@@ -1,5 +1,6 @@
 """X^T C X: the same matrix wherever X lies, within the rounding that is told with it."""
 
+import tracemalloc
 from fractions import Fraction
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from suffice.rows import gram as module
+from suffice.rows.design import Design
 from suffice.rows.gram import centred, gram
 from suffice.rows.rounding import gamma
 from tests.test_backends import LIBRARIES, array
@@ -83,3 +85,16 @@ def test_without_its_intercept_it_is_that_of_the_rows_less_their_mean(data):
     away = scale[:, None] * (X - scale**2 @ X / (scale @ scale))
     assert centred(gram(X, scale=scale, intercept=True)[0]) == pytest.approx(away.T @ away, rel=1e-9, abs=1e-9)
     assert np.array_equal(centred(np.zeros((3, 3))), np.zeros((2, 2)))
+
+
+def test_a_few_columns_of_rows_stored_by_columns_cost_no_copy_of_all():
+    X = np.asfortranarray(np.random.default_rng(0).standard_normal((200, 4000)))
+    columns = np.arange(0, 4000, 400)
+    tracemalloc.start()
+    G, _ = gram(X, columns)
+    part = Design.of(X).columns(columns)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.2 * X.nbytes
+    assert np.allclose(G, X[:, columns].T @ X[:, columns], rtol=1e-12)
+    assert np.array_equal(part.X, X[:, columns]) and part.X.flags.f_contiguous

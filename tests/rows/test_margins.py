@@ -10,10 +10,12 @@ from suffice import BilevelProblem, Options, Space, losses, problems, solve, ter
 from suffice.models.intercept import Intercepted
 from suffice.models.margin_losses import LOGISTIC
 from suffice.problems.linear import penalised
+from suffice.prove.held_out import HeldOut
+from suffice.prove.scores import LogScore
 from suffice.rows.blocks import RowBlocks
 from suffice.rows.design import Design
 from suffice.rows.gram import Pull
-from suffice.rows.margins import together
+from suffice.rows.margins import side_by_side, threads, together
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((600, 5))
@@ -149,3 +151,39 @@ def test_with_an_intercept_the_solution_is_that_of_the_matrix_in_memory():
     there = solve(with_intercept(Intercepted, Design.of(counted.X)), within=1e-7)
     assert np.linalg.norm(here.x - there.x) <= there.certificate.radius + 1e-9
     assert counted.reads < 35
+
+
+def test_what_a_point_is_asked_for_next_is_found_with_its_gradient():
+    counted = Counted()
+    train, held = terms.row_folds(counted.X, 3)[0]
+    model = Intercepted(Design.of(train), SIGNS, LOGISTIC, 1e-3)
+    loss = HeldOut(held, SIGNS, LogScore(), 1.0, model)
+    model.design.riders.append(loss.rider)
+    w, image = 0.1 * np.ones(5), model.image(0.1 * np.ones(5))
+    model.gradient_at(w, image)
+    before = counted.reads
+    H = model.row_curvature(image).gram(np.arange(5), True)
+    found = loss.at(w)
+    assert counted.reads == before
+    plain = HeldOut(held, SIGNS, LogScore(), 1.0, model).at(w)
+    assert found.residuals.tolist() == plain.residuals.tolist() and found.error(1e-3) == plain.error(1e-3)
+    inside = train.here(train.weights)
+    m = X @ w + model.b(image)
+    C = inside * np.exp(m) / (1.0 + np.exp(m)) ** 2
+    mean = C @ X / C.sum()
+    assert np.allclose(H, (X - mean).T @ (C[:, None] * (X - mean)), atol=1e-14)
+
+
+def test_margins_of_no_weights_read_nothing():
+    counted = Counted()
+    assert not (counted.X @ np.zeros(5)).any()
+    assert counted.reads == 0.0
+
+
+def test_threads_change_no_bit_and_no_order():
+    with threads(2):
+        found = side_by_side([partial(lambda k: (k, threading.get_ident(), X[k:].T @ X[k:]), k) for k in range(5)])
+    assert [k for k, _, _ in found] == list(range(5))
+    assert all(np.array_equal(G, X[k:].T @ X[k:]) for k, _, G in found)
+    assert threading.get_ident() not in {thread for _, thread, _ in found}
+    assert {thread for thread in side_by_side([threading.get_ident] * 3)} == {threading.get_ident()}

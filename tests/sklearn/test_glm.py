@@ -29,7 +29,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import suffice
 from suffice.sklearn import ElasticNetGLM, SufficeSearchCV
-from suffice.testing import check_adapter
+from tests.sklearn.adapter_checks import check_adapter
 
 FAMILIES = ("gaussian", "binomial", "poisson", "gamma", "tweedie", "negative_binomial")
 FEW = suffice.Options(max_evaluations=8, final_radius=1e-2)

@@ -245,12 +245,14 @@ def test_files_of_searches_keep_what_was_made_by_folds(numbers):
         ({"method": "naive"}, "method must be 'jackknife\\+' or 'cv\\+', got 'naive'"),
         ({"tuning": "repeated"}, "tuning='repeated' goes with method='cv\\+'"),
         ({"X": np.full((3, 10), np.nan)}, "X has missing entries, or infinite ones, where the model needs numbers"),
+        ({"X": np.full((3, 10), np.inf)}, "X has missing entries, or infinite ones, where the model needs numbers"),
+        ({"X": np.full((3, 10), "a")}, "X must be numeric, got dtype <U1"),
         ({"X": np.zeros((3, 11))}, "X must have the 10 columns of the training data, got shape \\(3, 11\\)"),
     ],
 )
 def test_bad_input_is_named(more, message, numbers):
     X, y, new, _ = numbers
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         searched(Ridge(), X, y).predict_interval(**{"X": new, **more})
 
 

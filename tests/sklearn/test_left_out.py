@@ -150,13 +150,17 @@ def test_a_column_that_is_constant_without_a_row_is_scaled_as_scikit_learn_does_
         ({"groups": np.zeros(3)}, r"one label for each of 120 rows, got shape \(3,\)"),
         ({"groups": [None] * 120}, "groups must have a label for every row"),
         ({"y": np.where(np.arange(120) == 4, np.nan, 1.0)}, "y must be finite, row 4 is not"),
+        ({"y": np.array(["a"] * 120)}, "y must be numeric, got dtype <U1"),
+        ({"within": "a"}, "within must be a real number, got 'a'"),
+        ({"X": np.full((120, 10), np.nan)}, "Input X contains NaN"),
+        ({"X": np.zeros((0, 10)), "y": np.zeros(0)}, "X must have rows, got none"),
         ({"model": SufficeSearchCV(Ridge())}, "takes a search once it is fitted"),
         ({"y": np.zeros((120, 2))}, "y must have one entry for each of 120 rows"),
     ],
 )
 def test_bad_input_is_named(change, message, numbers):
     X, y = numbers
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         suffice.leave_one_out(**{"model": Ridge(), "X": X, "y": y, **change})
 
 
@@ -184,3 +188,17 @@ def test_offsets_of_squares_are_part_of_predictions(numbers):
     plain = suffice.leave_one_out(ElasticNetGLM(l1=1.0, l2=0.1), X, y - offset)
     np.testing.assert_allclose(found.prediction, plain.prediction + offset, rtol=1e-9)
     assert found.score == pytest.approx(plain.score, rel=1e-9)
+
+
+def test_many_more_columns_than_rows_have_models_in_the_coordinates_of_the_rows():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((24, 300))
+    y = (X[:, :5].sum(axis=1) + rng.standard_normal(24) > 0.0).astype(int)
+    model = clone(EXACT_LOGISTIC).set_params(C=0.01, solver="newton-cg")
+    found = suffice.leave_one_out(model, X, y, within=1e-6)
+    assert found.refits == 0 and found.models.turn is not None and found.error.max() < 1e-6
+    np.testing.assert_allclose(found.prediction, theirs(model, X, y, method="predict_proba"), atol=1e-6)
+    search = SufficeSearchCV(LogisticRegression(), cv=4, space={"C": (0.005, 0.02)}).fit(X, y)
+    assert search.predict_set(X[:3], 0.8).shape == (3, 2)
+    with pytest.raises(TypeError, match="influence is of at most 3 columns with weights for each row"):
+        suffice.influence(search)

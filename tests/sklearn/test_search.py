@@ -430,3 +430,14 @@ def test_small_tables_are_searched_by_one_thread_of_blas_and_threads_come_back()
         SufficeSearchCV(Ridge(), cv=3, callback=look, options=FEW).fit(X, y)
         after = {one["num_threads"] for one in threadpool_info()}
     assert seen and all(threads == {1} for threads in seen) and after == {2}
+
+
+def test_threads_share_the_folds_of_a_large_matrix_to_the_same_bits(monkeypatch):
+    monkeypatch.setattr("suffice.rows.margins.MANY", 1)
+    X, y = classification()
+    estimator, space, _ = ESTIMATORS["logistic"]
+    with threadpool_limits(1):
+        one, two = (SufficeSearchCV(estimator, space, cv=3, options=FEW, n_jobs=jobs).fit(X, y) for jobs in (1, 2))
+    assert two.estimate_of_jobs_ == "threads: X is large" and one.estimate_of_jobs_ == ""
+    assert repr(one.result_.history) == repr(two.result_.history)
+    assert np.array_equal(one.best_estimator_.coef_, two.best_estimator_.coef_)

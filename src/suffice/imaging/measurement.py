@@ -1,4 +1,6 @@
-r"""Linear operators A that measure an image, with what proofs need to know about them.
+r"""Linear operators A that measure an image, with what proofs need to know about them: `squared_norm` is no less than
+||A||^2, `least` no more than the least eigenvalue of A^H A, and products err by no more than `rounding` ||A|| times the
+size of what they are made of. The last axes of their arguments are an image or data, any before them a batch.
 
 `Fourier` is the unitary discrete Fourier transform: A^H A = 1. Its computed value errs by at most about 6.7 u log2(n)
 times the norm of its argument for n a power of two (Higham, Accuracy and Stability of Numerical Algorithms, section
@@ -14,16 +16,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from scipy.fft import next_fast_len
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 from suffice.arrays import EPS, positive
-from suffice.imaging.variation import Pixels
 from suffice.rows.gram import real_form
 from suffice.rows.norms import DENSE_GRAM_SIZE, squared_norm_bound
+
+Pixels: TypeAlias = npt.NDArray[Any]  # float64 or complex128, in the shape of the image
 
 ADJOINT_SLACK = 1e-8
 
@@ -118,3 +122,6 @@ class General:
                 )
             return self._bound(np.asarray(self.operator.matmat(np.eye(self.columns, dtype=self.dtype))))
         return squared_norm_bound(known)
+
+
+Measurement: TypeAlias = Fourier | General

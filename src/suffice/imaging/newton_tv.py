@@ -27,7 +27,8 @@ import numpy as np
 import scipy.linalg
 
 from suffice.arrays import Array
-from suffice.imaging.variation import NO_IMAGE, Pixels, Variation, as_rows, inner
+from suffice.imaging.measurement import Pixels
+from suffice.imaging.variation import NO_IMAGE, Variation, as_rows, inner
 from suffice.penalties.prox import Zero
 from suffice.solvers.certificate import RECOMPUTED, Evidence
 from suffice.solvers.line_search import search

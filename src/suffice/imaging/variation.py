@@ -27,41 +27,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, norm
+from suffice.imaging.measurement import Measurement, Pixels
 from suffice.lazy import cached_property
+from suffice.models.smooth import Made
 
-Pixels: TypeAlias = npt.NDArray[Any]  # float64 or complex128, in the shape of the image
 Boundary = Literal["free", "zero"]
 BOUNDARIES: tuple[str, ...] = get_args(Boundary)
 NO_IMAGE: Array = np.empty(0)
-
-
-class Measurement(Protocol):
-    """A linear operator on images; the last axes of its arguments are an image or data, any before them a batch."""
-
-    @property
-    def squared_norm(self) -> float:
-        """An upper bound of ||A||^2."""
-
-    @property
-    def least(self) -> float:
-        """A lower bound of the least eigenvalue of A^H A."""
-
-    @property
-    def rounding(self) -> float:
-        """||fl(A x) - A x|| <= rounding ||A|| ||x||, and the same for the adjoint."""
-
-    @property
-    def rounding_is_known(self) -> bool: ...
-
-    def apply(self, x: Pixels) -> Pixels: ...
-
-    def adjoint(self, y: Pixels) -> Pixels: ...
 
 
 def flat(image: Pixels) -> Array:
@@ -107,7 +84,7 @@ def adjoint_differences(p: Pixels, boundary: str) -> Pixels:
 
 
 @dataclass(frozen=True, eq=False)
-class Variation:
+class Variation(Made):
     """f(x) = 1/2 ||A x - y||_w^2 + alpha sum_i sqrt(|(D x)_i|^2 + eps_tv^2) + (eps_l2/2) ||x||^2, D x the
     differences of neighbouring pixels.
 
@@ -123,18 +100,6 @@ class Variation:
     operator: Measurement | None = None
     weights: Array | None = None
     boundary: Boundary = "free"
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Variation)
-            and (self.shape, self.dtype, self.boundary) == (other.shape, other.dtype, other.boundary)
-            and (self.alpha, self.eps_tv, self.eps_l2) == (other.alpha, other.eps_tv, other.eps_l2)
-            and self.operator == other.operator
-            and (self.weights is other.weights or np.array_equal(self.weights, other.weights))  # type: ignore[arg-type]
-            and (self.y is other.y or np.array_equal(self.y, other.y))
-        )
-
-    __hash__ = None  # type: ignore[assignment]
 
     @property
     def axes(self) -> int:

@@ -143,13 +143,19 @@ class _Stratum:
         unit = share * d * (1.0 - less) if sets.efron else weights
         return cls(rows, parts, tied, dead, share, unit, sets.weight[rows])
 
+    @cached_property
+    def first(self) -> Indices:
+        """The first term of every time."""
+        return np.unique(self.tied)
+
     def sums(self, e: Array) -> tuple[Array, Array]:
         """sum_j c_tj e_j of every term, and the sum of all parts it was made of; e (rows or rows x columns) is of rows
         as sorted, with their weights."""
-        total, size = np.zeros((len(self.dead), *e.shape[1:])), np.zeros((len(self.dead), *e.shape[1:]))
+        total = size = np.zeros(())
         for order, count, times in self.parts:
-            cumulative = np.concatenate([np.zeros((1, *e.shape[1:])), np.cumsum(e[order], axis=0)])
-            part = times.reshape(-1, *[1] * (e.ndim - 1)) * cumulative[count]
+            cumulative = np.zeros((len(order) + 1, *e.shape[1:]))
+            np.cumsum(e[order], axis=0, out=cumulative[1:])
+            part = (times * cumulative[count].T).T
             total, size = total + part, size + np.abs(part)
         return total, size
 
@@ -183,6 +189,11 @@ class _Terms:
     relative: Array  # e_t of the module's text
     top: float
     alone: list[tuple[Indices, Array]]  # rows and s_t p_t of terms that were summed one by one
+
+    @cached_property
+    def back(self) -> tuple[Array, Array]:
+        """`_Stratum.back` of the inverse sums."""
+        return self.part.back(self.inverse)
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,7 +299,7 @@ class CoxModel(MarginModel):
                 part = of.part
                 terms = part.share * (of.logs - np.log(part.unit))
                 terms -= self.sets.weight[part.dead] * image[part.dead]
-                made.append(np.maximum(np.add.reduceat(terms, np.unique(part.tied)), 0.0))
+                made.append(np.maximum(np.add.reduceat(terms, part.first), 0.0))
         return np.concatenate(made) / self.total
 
     def loss_rounding(self, image: Array) -> float:
@@ -309,7 +320,7 @@ class CoxModel(MarginModel):
         pulls = np.zeros(len(image))
         for of in self._terms(image):
             part = of.part
-            pulls[part.rows] += of.e * part.back(of.inverse)[0]
+            pulls[part.rows] += of.e * of.back[0]
             for rows, pull in of.alone:
                 pulls[rows] += pull
             pulls[part.dead] -= self.sets.weight[part.dead]
@@ -321,22 +332,21 @@ class CoxModel(MarginModel):
 
     def gradient_rounding(self, x: Array, image: Array) -> float:
         design, N = self.design, len(image)
-        error = CARRIED * design.margin_rounding(x) * design.row_norms * norm(x) + TINY * len(x)
-        error = error + 8.0 * EPS * (np.abs(image) + (0.0 if self.offset is None else np.abs(self.offset)))
+        slack, least = CARRIED * design.margin_rounding(x) * norm(x), TINY * len(x) + 4.0 * EPS
         off, size = np.zeros(N), np.zeros(N)
         for of in self._terms(image):
-            part, e, relative, top = of.part, of.e, of.relative, of.top
+            part, e, relative, rows = of.part, of.e, of.relative, of.part.rows
             # exp(m - top) errs by the error of m, and of the difference; sums by the largest of their parts'.
-            of_e = error[part.rows] + 4.0 * EPS * (1.0 + np.abs(image[part.rows]) + abs(top))
-            moved = float(of_e.max())
-            largest = float(relative.max())
+            of_e = slack * design.row_norms[rows] + 12.0 * EPS * np.abs(image[rows]) + (least + 4.0 * EPS * abs(of.top))
+            if self.offset is not None:
+                of_e += 8.0 * EPS * np.abs(self.offset[rows])
+            moved, largest = float(of_e.max()), float(relative.max())
             if not (moved < 0.1 and largest < 0.1):
                 return math.inf
+            pull, parts = of.back
             with np.errstate(over="ignore"):
-                pull, parts = part.back(of.inverse)
-                all_parts = part.back(of.inverse * (relative + 2.0 * moved))[1]
-            rows = part.rows
-            off[rows] += e * (1.2 * np.maximum(all_parts, 0.0) + 4.0 * gamma(N + 8) * parts + np.abs(pull) * 1.2 * of_e)
+                shaken = part.back(of.inverse * (relative + 2.0 * moved))[1]
+            off[rows] += e * (1.2 * (shaken + np.abs(pull) * of_e) + 4.0 * gamma(N + 8) * parts)
             size[rows] += e * parts
             for those, pull in of.alone:
                 off[those] += pull * (3.0 * moved + 4.0 * gamma(N + 8))
@@ -345,29 +355,34 @@ class CoxModel(MarginModel):
         off = (off + 8.0 * EPS * size) / self.total
         if not np.isfinite(off).all():
             return math.inf
-        spectral = math.sqrt(N * design.squared_norm) if not np.ptp(design.weights) else math.inf
-        length = min(spectral * norm(off), float(design.row_norms @ off)) * (1.0 + gamma(N + 8))
+        length = min(math.sqrt(N * design.squared_norm) * norm(off), float(design.row_norms @ off)) * (
+            1.0 + gamma(N + 8)
+        )
         through_sum = design.pull_rounding * math.sqrt(N) * norm(size / self.total + off)
         return length + through_sum + 2.0 * EPS * self.l2 * norm(x) + design.underflow
 
     def hessian(self, image: Array, working: Indices) -> Array:
         """The Hessian at these margins on these columns: sum_t s_t Var_t(x) / S."""
-        X = np.asarray(as_array(self.design.X[:, working]), dtype=np.float64)
-        X = X - X.mean(axis=0)
         H = np.zeros((len(working), len(working)))
         for of in self._terms(image):
-            part, e = of.part, of.e
-            weight = e * part.back(of.inverse)[0]
-            rows = X[part.rows]
-            H += gram(rows, scale=np.sqrt(np.maximum(weight, 0.0)))[0]
+            part, rows = of.part, self._centred(of.part.rows, working)
             shares = np.where(of.inverse > 0.0, part.share, 1.0)
-            means = part.sums(e[:, None] * rows)[0] * (of.inverse / shares)[:, None]
-            H -= gram(means, scale=np.sqrt(part.share))[0]
+            means = part.sums(of.e[:, None] * rows)[0]
+            means *= (of.inverse / shares * np.sqrt(part.share))[:, None]
+            rows *= np.sqrt(np.maximum(of.e * of.back[0], 0.0))[:, None]
+            H += rows.T @ rows - means.T @ means
             for those, pull in of.alone:
-                H += centred(gram(X[those], scale=np.sqrt(pull), intercept=True)[0])
+                H += centred(gram(self._centred(those, working), scale=np.sqrt(pull), intercept=True)[0])
         H /= self.total
         H[np.diag_indices(len(H))] += self.l2
         return H
+
+    def _centred(self, rows: Indices, working: Indices) -> Array:
+        """These rows and columns of X, less the means of all rows."""
+        X, whole = self.design.X, len(working) == self.design.shape[1]
+        part: Array = as_array(X[rows] if whole else X[rows][:, working])
+        part -= self.design.mean[working]
+        return part
 
     def majoriser(self, z: Array, z_image: Array, x: Array, x_image: Array) -> float:
         return self.L
@@ -382,7 +397,7 @@ class CoxModel(MarginModel):
             last = sets.time[(labels == label) & (sets.weight > 0.0)].max()
             times, hazards = np.zeros(0), np.zeros(0)
             if (of := known.get(label)) is not None:
-                first = np.unique(of.part.tied)
+                first = of.part.first
                 steps = np.add.reduceat(of.part.share * np.exp(level - of.logs), first)
                 times, hazards = sets.time[of.part.dead[first]][::-1], np.cumsum(steps[::-1])
             if not len(times) or times[-1] < last:

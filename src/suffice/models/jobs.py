@@ -19,6 +19,7 @@ import numpy as np
 
 from suffice.arrays import EPS, Array, length, namespace
 from suffice.models.margin_losses import LARGEST, MarginLoss, slope_and_bend, slope_size
+from suffice.rows.gram import Gram
 from suffice.rows.rounding import dot
 from suffice.rows.sums import Block, Job, Length, Most, beside
 
@@ -137,6 +138,22 @@ class Curvature(Job):
             C = xp.where(moved, a * change / xp.where(moved, n - m, xp.ones_like(m)), C)
             C = xp.maximum(block["before"], C)
         return C, float(namespace(C).sum(C))
+
+
+@dataclass(frozen=True)
+class Bend(Job):
+    """X^T C X, C = diag(a psi''), with a column of ones if there is an `intercept`. a, y are given."""
+
+    loss: MarginLoss
+    shift: float
+    intercept: bool
+    size: int  # of what it gives
+
+    def __call__(self, block: Block) -> Array:
+        of_all = Gram(np.arange(block.X.shape[1]), self.intercept)
+        with np.errstate(over="ignore", invalid="ignore"):  # rates may leave the range of floats
+            C, _ = Curvature(self.loss, self.shift)(block)
+            return of_all(Block(block.start, block.stop, block.read, {"C": C}))
 
 
 @dataclass(frozen=True)

@@ -15,16 +15,16 @@ images X w + o along straight lines, by combinations whose coefficients sum to 1
 differences of images are without it. What adding o to X w rounds is small against |X w + o| and |o|.
 
 All of it are sums over rows, made by jobs where these are (`suffice.models.jobs`). Where rows are read from elsewhere
-margins stay with them, and what a point is asked for is found in the pass over X that makes its margins: a step of
-Newton's method is then two passes, one for the point and one for its Hessian; a step of `fista` is one, a step of
-`fista_adaptive` two.
+margins stay with them, and what a point is asked for is found in the pass over X that makes its margins, its Hessian
+too where columns are few: a step of Newton's method is then one pass, or two with more columns; a step of `fista` is
+one, a step of `fista_adaptive` two.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,16 +32,18 @@ import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, frozen, host, norm
 from suffice.lazy import cached_property
-from suffice.models.jobs import Along, At, Curvature, Slack, Slope, SlopeAtZero
+from suffice.models.jobs import Along, At, Bend, Curvature, Slack, Slope, SlopeAtZero
 from suffice.models.margin_losses import MarginLoss, Squared
-from suffice.models.smooth import Imaged
+from suffice.models.smooth import Imaged, Made
 from suffice.rows.blocks import Blocked
 from suffice.rows.design import Design
 from suffice.rows.gram import Gram, Normal, centred
+from suffice.rows.margins import Rider
 from suffice.rows.rounding import TINY, gamma
 from suffice.rows.sums import Job
 
 UNDERFLOW = 1e-300  # more than all that underflows in a sum
+FEW_COLUMNS = 128  # of rows that are dear: a Hessian costs no more than reading them, and is made with every gradient
 CARRIED = 4.0  # margins that a solver carries along straight lines err by no more than so many products
 
 
@@ -77,18 +79,11 @@ def by_outputs(G: Array) -> Array:
     return np.ascontiguousarray(G.T).ravel()
 
 
-class MarginModel(Imaged):
+class MarginModel(Made, Imaged):
     """What all of them share: final classes are dataclasses that hold X and the a_i as `design`, and `l2`."""
 
     design: Design
     l2: float
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, MarginModel) or type(other) is not type(self):
-            return False
-        return all(map(_same, self.fingerprint().values(), other.fingerprint().values()))
-
-    __hash__ = None  # type: ignore[assignment]
 
     def fingerprint(self) -> dict[str, Any]:
         """What the model was made from."""
@@ -97,13 +92,6 @@ class MarginModel(Imaged):
     @property
     def rounding_is_known(self) -> bool:
         return True
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Designs are the same if they are one object; equal arrays are."""
-    if one is other or isinstance(one, Design):
-        return one is other
-    return np.array_equal(host(one), host(other)) if hasattr(one, "shape") else bool(one == other)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,8 +161,14 @@ class RowModel(MarginModel):
         given = {**self.given, **self.given_at(image)}
         if off is not None:
             given["norms"] = self.design.row_norms_there
-        loss, gradient, *bounds = self.rows.run(At(self.loss, self.b(image), pull, off, value), [image], **given)
+        job = At(self.loss, self.b(image), pull, off, value)
+        riders = self.riders(image) if pull and off is not None and self.rows.dear and image.is_product else ()
+        loss, gradient, *bounds = self.rows.run(job, [image], riders, **given)
         return Point(float(loss), by_outputs(gradient), tuple(map(float, bounds)))
+
+    def riders(self, image: Any) -> Sequence[Rider]:
+        """What else is found out about a point in the pass that gives its gradient, where rows are dear."""
+        return [one(image) for one in self.design.riders]
 
     def point(self, x: Array, image: Any) -> Point:
         """All that is known of x, from one pass where its margins are a product."""
@@ -235,15 +229,22 @@ class RowCurvature:
     design: Design
     rows: Any
     total: float
+    known: Array | None = None  # X^T C X, with a column of ones if there is an intercept, where it was found before
 
     @property
     def mean(self) -> Array:
         """sum_i c_i x_i / sum_i c_i."""
+        if self.known is not None and len(self.known) > self.design.shape[1]:
+            return np.asarray(self.known[-1, :-1] / max(self.known[-1, -1], UNDERFLOW))
         return self.design.adjoint(self.rows) / max(self.total, UNDERFLOW)
 
     def gram(self, W: npt.NDArray[np.intp], intercept: bool, dtype: type = np.float64) -> Array:
         """X_W^T C X_W, less what an intercept takes out of it."""
-        G: Array = self.design.rows.run(Gram(np.asarray(W), intercept, dtype), C=self.rows)
+        if self.known is not None:
+            these = np.append(W, self.design.shape[1]) if intercept else W
+            G: Array = self.known[np.ix_(these, these)]
+        else:
+            G = self.design.rows.run(Gram(np.asarray(W), intercept, dtype), C=self.rows)
         return centred(G) if intercept else G
 
     def products(self, intercept: bool) -> Callable[[Array], Array]:
@@ -267,9 +268,26 @@ class LossModel(RowModel):
         """The derivative of the loss half-way between two images, along the line that leads from one to the other."""
         return float(self.rows.run(Slope(self.loss, self.b(image), self.b(other)), [image, other], **self.given))
 
+    def riders(self, image: Any) -> Sequence[Rider]:
+        own = [Rider("bend", self.owners, self._bend(image), self.given)] if self._bends_at_once else []
+        return [*own, *super().riders(image)]
+
+    @property
+    def _bends_at_once(self) -> bool:
+        """Whether a Hessian is made on all columns, with the gradient."""
+        few = self.rows.dear and self.design.shape[1] <= FEW_COLUMNS
+        return few and not isinstance(self.loss, Squared)
+
+    def _bend(self, image: Any) -> Bend:
+        return Bend(self.loss, self.b(image), self.intercept, self.design.shape[1] ** 2)
+
     def row_curvature(self, image: Any) -> RowCurvature:
         """a_i psi'' of every row at these margins."""
-        return self._curved(Curvature(self.loss, self.b(image)), [image])
+        found = self._curved(Curvature(self.loss, self.b(image)), [image])
+        if not self._bends_at_once:
+            return found
+        find = lambda: self.rows.run(self._bend(image), [image], **self.given)  # noqa: E731
+        return replace(found, known=self.rows.known(image).once("bend", self.owners, find))
 
     def steadier(self, curvature: RowCurvature, image: Any, other: Any) -> RowCurvature | None:
         """The larger of a curvature of rows and of its mean between two margins; None where that is not finite."""

@@ -8,12 +8,12 @@ moves along straight lines carries the image along and pays one product with X a
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Protocol, cast, runtime_checkable
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 
-from suffice.arrays import EPS, Array, norm
+from suffice.arrays import EPS, Array, host, norm
 from suffice.protocols import conforms
 
 
@@ -47,6 +47,24 @@ class ImagedSmooth(Smooth, Protocol):
 
     def majoriser(self, z: Array, z_image: Array, x: Array, x_image: Array) -> float:
         """M with f(x) <= f(z) + <grad f(z), x - z> + M/2 ||x - z||^2 for these two points, or infinity."""
+
+
+class Made:
+    """A dataclass that is equal to what was made from the same, some of which may be arrays of any library. Of objects
+    without an equality of their own, designs among them, each is equal to itself."""
+
+    def __eq__(self, other: object) -> bool:
+        names = [item.name for item in fields(self) if item.init]  # type: ignore[arg-type]
+        return type(other) is type(self) and all(_same(getattr(self, one), getattr(other, one)) for one in names)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _same(one: Any, other: Any) -> bool:
+    if one is other or type(one).__eq__ is vars(object)["__eq__"]:
+        return one is other
+    arrays = hasattr(one, "shape") or hasattr(other, "shape")
+    return np.array_equal(host(one), host(other)) if arrays else bool(one == other)
 
 
 class Imaged:
@@ -89,16 +107,11 @@ class Plain(Imaged):
 
 
 @dataclass(frozen=True, eq=False)
-class Ridged(Imaged):
+class Ridged(Made, Imaged):
     """term + (1/2) sum_i ridge_i x_i^2, one ridge for all i or one each."""
 
     term: ImagedSmooth
     ridge: float | Array
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Ridged) and self.term == other.term and np.array_equal(self.ridge, other.ridge)
-
-    __hash__ = None  # type: ignore[assignment]
 
     @property
     def largest(self) -> float:

@@ -31,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.arrays import EPS, Array, frozen, namespace, positive
+from suffice.models.smooth import Made
 from suffice.protocols import conforms
 
 Indices = npt.NDArray[np.intp]
@@ -107,7 +108,7 @@ def l1_least_subgradient(l1: Any, x: Any, gradient: Any) -> Array:
     return xp.where(x == 0, soft(gradient, l1), gradient + l1 * xp.sign(x))
 
 
-class Separable:
+class Separable(Made):
     """g = sum_j l1_j |x_j| for lower <= x <= upper and infinite elsewhere; each a number or one for every variable."""
 
     l1: Any
@@ -148,11 +149,6 @@ class Separable:
     @property
     def _parts(self) -> dict[str, Any]:
         return {item.name: getattr(self, item.name) for item in fields(self)}  # type: ignore[arg-type]
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and all(map(np.array_equal, self._parts.values(), other._parts.values()))
-
-    __hash__ = None  # type: ignore[assignment]
 
     def check_size(self, size: int) -> None:
         check_shapes(self._parts, size)

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from suffice.arrays import Array, frozen, positive
-from suffice.imaging.measurement import Fourier, General
-from suffice.imaging.variation import BOUNDARIES, Boundary, Measurement, Pixels, Variation, flat
+from suffice.imaging.measurement import Fourier, General, Measurement, Pixels
+from suffice.imaging.variation import BOUNDARIES, Boundary, Variation, flat
 from suffice.penalties.prox import Zero
 from suffice.solvers.problem import Composite
 from suffice.solvers.sensitivity import matrix_of

@@ -32,11 +32,14 @@ from suffice.lazy import cached_property
 from suffice.prove.factor import Indices, ProvenFactor, Variables
 from suffice.prove.verified_rows import MarginRows
 from suffice.rows.design import Design
-from suffice.rows.gram import as_array, dense_rows, fits_array, gram
+from suffice.rows.given import taken
+from suffice.rows.gram import as_array, dense_rows, gram
 from suffice.rows.memory import absolute_product
 from suffice.rows.norms import row_norms
 from suffice.rows.rounding import TINY, gamma
 
+NUMBERS = 1 << 22  # of rows times columns at a time
+WIDE = 3  # columns over rows: of more, fits cost less than Hessians
 LEAST_LEFT = 1e-6  # of H, in H_g: less, and nothing is proven by a downdate
 
 
@@ -99,16 +102,23 @@ class Groups:
         entries = np.ones(len(self.rows)), (self.which, np.arange(len(self.rows)))
         return sp.csr_array(entries, shape=(len(self), len(self.rows)))
 
-    def summed(self, X: Any, coefficients: Array) -> Array:
-        """sum over the rows of each group of coefficients times rows of X, which are theirs: a column for each."""
-        if self.single and fits_array(X):
-            return np.asarray(X.T * coefficients)
-        return np.asarray(as_array((self.sums @ sp.diags_array(coefficients)) @ X)).T
+    def summed(self, rows: Array, coefficients: Array) -> Array:
+        """sum over the rows of each group of coefficients times these, columns that are theirs: a column for each."""
+        each = rows * coefficients
+        return each if self.single else np.ascontiguousarray((self.sums @ each.T).T)
+
+    def along(self, rows: Array, N: Array) -> Array:
+        """x_i . n_g of all rows i of g."""
+        return np.asarray(np.einsum("ij,ij->j", rows, N if self.single else N[:, self.which]))
 
     def penalties(self, model: WholeModel, columns: Indices) -> tuple[Array, Array]:
-        """l1_g and l2_g on these columns, one column for every group; that of an intercept is not among them."""
-        scales = 1.0 if self.scales is None else self.scales[:, columns].T
-        return model.l1[columns, None] * self.share * scales, model.l2[columns, None] * self.share * scales * scales
+        """l1_g and l2_g on these columns, one column for every group, or for all; that of an intercept is not there."""
+        alike = self.scales is None and len(self) > 0 and np.all(self.share == self.share[0])
+        share, scales = (
+            self.share[:1] if alike else self.share,
+            1.0 if self.scales is None else self.scales[:, columns].T,
+        )
+        return model.l1[columns, None] * share * scales, model.l2[columns, None] * share * scales * scales
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,9 +135,12 @@ class AtPoint:
     pull: Array
 
     @classmethod
-    def of(cls, model: WholeModel, w: Array, b: float) -> AtPoint | None:
-        """None where rates leave the range of floats."""
+    def of(cls, model: WholeModel, w: Array, b: float, without: Any = ()) -> AtPoint | None:
+        """Of all rows but some; None where rates leave the range of floats."""
         design, y, a = model.design, model.y, model.a
+        if len(without):
+            a = a.copy()
+            a[without] = 0.0
         offset = np.zeros(len(a)) if model.offset is None else model.offset
         m = design.margins(w) + (b + offset)
         rows = MarginRows(model.loss, m[:, None], y[:, None])
@@ -136,7 +149,7 @@ class AtPoint:
         off = np.where(a > 0.0, off, 0.0)
         if not rows.fine(a, off[:, None]):
             return None
-        slopes, sizes, second = rows.slopes[:, 0], rows.sizes[:, 0], rows.second[:, 0]
+        slopes, sizes, second = (np.where(a > 0.0, one[:, 0], 0.0) for one in (rows.slopes, rows.sizes, rows.second))
         return cls(w, b, m, off, slopes, sizes, a * second, design.adjoint(a * slopes))
 
 
@@ -151,16 +164,19 @@ class OnColumns:
     H: Array
     terms: float
     rows: Array  # X on these columns, scaled, with the intercept's ones
+    l2: Array  # in H
 
     @classmethod
-    def of(cls, model: WholeModel, at: AtPoint, columns: Indices) -> OnColumns | None:
+    def of(cls, model: WholeModel, at: AtPoint, columns: Indices, l2: Array | None = None) -> OnColumns | None:
+        """With the model's l2, or another on these columns."""
+        variables = Variables((columns,), model.intercept)
+        if not 0 < len(variables) <= WIDE * len(at.m):
+            return None
         counting = np.flatnonzero(at.C)
         X = model.design.X
         H, terms = gram(X, columns, np.sqrt(at.C[counting]), counting, intercept=model.intercept)
-        l2, of_H = np.append(model.l2[columns], [0.0] * model.intercept), terms + 12.0
-        variables = Variables((columns,), model.intercept)
-        if len(variables) == 0:
-            return None
+        own = model.l2[columns] if l2 is None else l2
+        l2, of_H = np.append(own, [0.0] * model.intercept), terms + 12.0
         factor = ProvenFactor.of(np.array(H, order="F"), of_H, len(at.m), variables, l2)
         if factor is None:
             return None
@@ -168,7 +184,7 @@ class OnColumns:
         upper = np.triu(H + np.diag(l2)) * scale[:, None] * scale
         ((_, part),) = dense_rows(X, columns, len(at.m))
         part = np.column_stack([part, np.ones(len(part))]) if model.intercept else part
-        return cls(model, at, columns, factor, upper + np.triu(upper, 1).T, of_H, part * scale)
+        return cls(model, at, columns, factor, upper + np.triu(upper, 1).T, of_H, part * scale, own)
 
     @cached_property
     def variables(self) -> Array:
@@ -196,15 +212,37 @@ class OnColumns:
         return np.asarray(self.rows @ self.factor.Z)
 
     @cached_property
+    def lengths(self) -> Array:
+        """||x_i|| of every row, scaled, at most."""
+        return np.asarray(row_norms(self.rows) * (1.0 + gamma(len(self.factor) + 16)))
+
+    @cached_property
     def norms(self) -> Array:
         """||x_i|| of every row by the inverse of H, at most."""
-        sizes = row_norms(self.rows) * (1.0 + gamma(len(self.factor) + 16))
-        return (row_norms(self.white) + self.factor.slack * sizes) * self.factor.up * self.up + 1e-150
+        return (row_norms(self.white) + self.factor.slack * self.lengths) * self.factor.up * self.up + 1e-150
+
+    @cached_property
+    def order(self) -> Indices:
+        """Rows that count, the farthest first."""
+        counting = np.flatnonzero(self.model.a)
+        return np.asarray(counting[np.argsort(-self.norms[counting], kind="stable")])
 
     @cached_property
     def singles(self) -> Array:
         """||e_j|| of the scaled variables by the inverse of H, at most."""
         return np.asarray(row_norms(self.factor.Z) * self.factor.up * self.up)
+
+    @cached_property
+    def beside(self) -> tuple[Indices, Array, Array]:
+        """The columns j of X that are not among these, x_j^T C X, and ||x_j||_C at most."""
+        columns, C, N = np.setdiff1d(np.arange(len(self.at.w)), self.columns), self.at.C, len(self.at.m)
+        across, squares, most = np.zeros((len(columns), len(self.factor))), np.zeros(len(columns)), max(NUMBERS // N, 1)
+        for first in range(0, len(columns), most):
+            here = slice(first, first + most)
+            ((_, X),) = dense_rows(self.model.design.X, columns[here], N)
+            weighted = X * C[:, None]
+            across[here], squares[here] = weighted.T @ self.rows, np.einsum("ij,ij->j", X, weighted)
+        return columns, across, np.sqrt(squares) * (1.0 + gamma(N + 16)) + 1e-150
 
     def of_new(self, X: Any) -> Array:
         """||x|| by the inverse of H of other rows, at most."""
@@ -217,7 +255,7 @@ class Left:
 
     on: OnColumns
     groups: Groups
-    l1: Array  # scaled, with the intercept's 0; a column for every group
+    l1: Array  # scaled, with the intercept's 0; a column for every group, or for all
     l2: Array
     more_l2: Array  # l2_g - l2
     omega: Array
@@ -225,9 +263,9 @@ class Left:
     @classmethod
     def of(cls, on: OnColumns, groups: Groups) -> Left:
         model, scale = on.model, on.factor.scale[:, None]
-        none = np.zeros((int(model.intercept), len(groups)))
         l1, l2 = groups.penalties(model, on.columns)
-        before = model.l2[on.columns, None]
+        none = np.zeros((int(model.intercept), l1.shape[1]))
+        before = on.l2[:, None]
         with np.errstate(divide="ignore", invalid="ignore"):
             less = np.where(before > 0.0, 1.0 - l2 / before, 0.0)
         delta = np.maximum(less.max(axis=0, initial=0.0), 0.0) + 8.0 * EPS
@@ -246,45 +284,55 @@ class Left:
 
     @cached_property
     def taken(self) -> Array:
-        """Rows of the groups, scaled."""
-        return self.on.rows[self.groups.rows]
+        """Rows of the groups, scaled, as columns."""
+        return np.ascontiguousarray(self.on.rows[self.groups.rows].T)
+
+    @cached_property
+    def X(self) -> Array:  # noqa: N802 (the symbol)
+        """The same of all columns of X, as they are."""
+        X, rows = self.on.model.design.X, self.groups.rows
+        return np.ascontiguousarray(as_array(taken(X, rows)).T)
 
     @cached_property
     def C(self) -> Array:  # noqa: N802 (the symbol)
         return self.on.at.C[self.groups.rows]
 
-    def summed(self, coefficients: Array) -> Array:
-        """sum over the rows of each group of coefficients times x_i: a column for every group."""
-        return self.groups.summed(self.taken, coefficients)
-
     def along(self, N: Array) -> Array:
         """x_i . n_g of all rows i of g."""
-        found: Array = np.einsum("ij,ji->i", self.taken, N[:, self.groups.which])
-        return found
+        return self.groups.along(self.taken, N)
 
     def product(self, N: Array) -> Array:
         """H_g n_g."""
-        return np.asarray(self.on.H @ N - self.summed(self.C * self.along(N)) + self.more_l2 * N)
+        found = self.on.H @ N
+        found -= self.groups.summed(self.taken, self.C * self.along(N))
+        return np.asarray(found + self.more_l2 * N if self.changes else found)
+
+    @cached_property
+    def changes(self) -> bool:
+        """Whether l2 of any group does."""
+        return bool(self.more_l2.any())
 
     def product_error(self, N: Array) -> Array:
         """How far `product` may be off, entry by entry."""
         size, roots = len(N), np.sqrt(np.diag(self.on.H)) * (1.0 + 4.0 * EPS)
         whole = gamma(self.on.terms + size + 8) * roots[:, None] * (roots @ np.abs(N))
-        along = self.C * np.einsum("ij,ji->i", np.abs(self.taken), np.abs(N[:, self.groups.which]))
-        rest = self.groups.summed(np.abs(self.taken), along)
-        doubt = gamma(2 * size + 40) * (rest + (self.l2 + np.abs(self.more_l2)) * np.abs(N))
-        return np.asarray(whole + doubt + 1e-200)
+        sizes, rows = np.abs(N), np.abs(self.taken)
+        doubt = self.groups.summed(rows, self.C * self.groups.along(rows, sizes))
+        doubt += (self.l2 + np.abs(self.more_l2) if self.changes else self.l2) * sizes
+        return np.asarray(whole + gamma(2 * size + 40) * doubt + 1e-200)
 
     def among(self, these: Indices) -> Left:
         """Some of the groups, in ascending order."""
-        l1, l2, more = self.l1[:, these], self.l2[:, these], self.more_l2[:, these]
+        if len(these) == len(self.groups):
+            return self
+        l1, l2, more = (one if one.shape[1] == 1 else one[:, these] for one in (self.l1, self.l2, self.more_l2))
         return Left(self.on, self.groups.taken(these), l1, l2, more, self.omega[these])
 
     def dense(self, columns: Indices) -> Array:
         """H_g on columns of its own, a row of them for each group."""
         which, more = self.groups.which, np.take_along_axis(self.more_l2.T, columns, axis=1)
         found = self.on.H[columns[:, :, None], columns[:, None, :]] + more[:, :, None] * np.eye(columns.shape[1])
-        rows = np.sqrt(self.C)[:, None] * np.take_along_axis(self.taken, columns[which], axis=1)
+        rows = np.sqrt(self.C)[:, None] * self.on.rows[self.groups.rows[:, None], columns[which]]
         if self.groups.single:
             return np.asarray(found - rows[:, :, None] * rows[:, None, :])
         for g in range(len(found)):
@@ -294,18 +342,18 @@ class Left:
 
     def solve(self, R: Array) -> Array:
         """Vectors that H_g takes near R, but for how l2 changes."""
-        Z, white = self.on.factor.Z, self.on.white[self.groups.rows]
+        Z, white = self.on.factor.Z, np.ascontiguousarray(self.on.white[self.groups.rows].T)
         V = Z.T @ R
-        along = np.einsum("ij,ji->i", white, V[:, self.groups.which])
+        along = self.groups.along(white, V)
         with np.errstate(divide="ignore", invalid="ignore"):
             if self.groups.single:
-                coefficients = self.C * along / (1.0 - self.C * np.einsum("ij,ij->i", white, white))
+                coefficients = self.C * along / (1.0 - self.C * np.einsum("ij,ij->j", white, white))
             else:
                 coefficients = np.empty(len(along))
                 for g in range(R.shape[1]):
                     rows, C = self.groups.which == g, self.C[self.groups.which == g]
                     root = np.sqrt(C)
-                    small = np.eye(len(C)) - root[:, None] * (white[rows] @ white[rows].T) * root
+                    small = np.eye(len(C)) - root[:, None] * (white[:, rows].T @ white[:, rows]) * root
                     coefficients[rows] = root * np.linalg.lstsq(small, root * along[rows], rcond=None)[0]
             return np.asarray(Z @ (V + self.groups.summed(white, coefficients)))
 

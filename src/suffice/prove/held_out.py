@@ -48,6 +48,7 @@ from suffice.prove.scores import Phi, lengths
 from suffice.prove.verified import Verification
 from suffice.prove.verified_rows import entry_gammas
 from suffice.rows.design import Design
+from suffice.rows.margins import Rider
 from suffice.rows.rounding import gamma, norm_rounding
 from suffice.rows.sums import Block, Job, Length, Most, beside
 
@@ -207,6 +208,24 @@ class HeldOut:
             object.__setattr__(self, "_latest", known)
         return known[1]
 
+    @property
+    def given(self) -> dict[str, Any]:
+        """What goes with the rows."""
+        return {"a": self.design.weights, "y": self.y, "norms": self.design.row_norms}
+
+    def job_at(self, w: Array) -> tuple[HeldJob, Any]:
+        """What rows are asked at w, with b, and the margins that b belongs to."""
+        b, image, K = 0.0, None, len(w) // self.design.shape[1]
+        if self.train is not None:
+            image = self.train.image(w)
+            b = self.train.shift(image)[0]
+        off = [self.design.margin_rounding(one) * norm(one) for one in w.reshape(K, -1)]
+        return HeldJob(self.score, b, norm(self.score.units * np.array(off)), self.counted), image
+
+    def rider(self, image: Any) -> Rider:
+        """What `at` asks for first at these margins of X w, of rows that are the training rows as well."""
+        return Rider("held out", (self,), replace(self.job_at(by_outputs(image.w))[0], method="sums"), self.given)
+
     def margins(self, w: Array, radius: float) -> tuple[Array, Array]:
         """Margins of all rows at hand at w, and how far those of weights within the radius may be from them."""
         with np.errstate(over="ignore", invalid="ignore"):
@@ -222,25 +241,15 @@ class _At:
     def __init__(self, held: HeldOut, w: Array) -> None:
         design, score = held.design, held.score
         self.held, self.w, self.K = held, w, len(w) // design.shape[1]
-        W = w.reshape(self.K, -1)
-        self.b, self.image = self._intercept()
-        slack = norm(score.units * np.array([design.margin_rounding(one) * norm(one) for one in W]))
-        self.margins = design.rows.margins(w if self.K == 1 else W.T, held.offset)
-        self.job = HeldJob(score, self.b, slack, held.counted)
+        self.job, self.image = held.job_at(w)
+        self.b = self.job.b
+        self.margins = design.rows.margins(w if self.K == 1 else w.reshape(self.K, -1).T, held.offset)
         self.here: HeldRows | None = None if design.rows.dear else self._run(self.job)
         self.rows = getattr(design.weights, "count", design.shape[0]) if held.counted else design.shape[0]
         self.root = math.sqrt(float(self.rows)) if held.counted else 1.0  # of v, in units of the design's weights
         self.unit = 1.0 if self.K == 1 else float(np.max(score.units))
         self.up = 1.0 + gamma(sum(design.shape) + self.K + 16)
         self._sum()
-
-    def _intercept(self) -> tuple[Any, Any]:
-        """b, and the margins that it belongs to."""
-        train = self.held.train
-        if train is None:
-            return 0.0, None
-        image = train.image(self.w)
-        return train.shift(image)[0], image
 
     def _shift_within(self, R: float) -> float:
         train = self.held.train
@@ -252,8 +261,7 @@ class _At:
         return rows.m, rows.masked(R * self.unit * rows.norms + self.even + self._shift_within(R) + rows.blur)
 
     def _run(self, job: HeldJob) -> Any:
-        design = self.held.design
-        return design.rows.run(job, [self.margins], a=design.weights, y=self.held.y, norms=design.row_norms)
+        return self.held.design.rows.run(job, [self.margins], **self.held.given)
 
     def ask(self, method: str, *arguments: Any, reads: bool = True) -> Any:
         """The sum over all blocks."""
@@ -263,7 +271,9 @@ class _At:
 
     def _sum(self) -> None:
         design, held, K, up, root = self.held.design, self.held, self.K, self.up, self.root
-        parts, adjoint, total, absolute, lengths, blurred, largest, off = self.ask("sums")
+        found = None if self.here is not None else design.rows.known(self.margins).what_is_known("held out", (held,))
+        found = self.ask("sums") if found is None else found
+        parts, adjoint, total, absolute, lengths, blurred, largest, off = found
         if self.here is not None:
             self.residuals = math.sqrt(held.share) * self.here.residuals.ravel()
         else:

@@ -1,33 +1,10 @@
 r"""All models without one row, or one group of rows, each proven, for little more than the price of one.
 
-Let w, with an intercept, be near the minimiser of Phi (`suffice.prove.downdated`, whose symbols these are), and Phi_g
-be Phi without the rows of g, with |psi'''| <= M psi''. Let E hold the support of w, and columns that may join it.
-
-At any point z on E, w for one, that moves no margin of the remaining rows by more than alpha / M,  H_g(z) = e^(+-alpha)
-H_g  in the order of matrices. Let u be the gradient of Phi_g's smooth part at z, n any vector on E, p = z + n, and v
-the least of  u + H_g n + l1_g s  over subgradients s of ||.||_1 at p. With norms by H_g(z) and its inverse,
-
-    a = kappa ||n||,    kappa = M max over the remaining rows of ||x_i||,
-    ||gradient at p - (u + H_g n)||  <=  r = e^(alpha/2) (e^alpha - 1) ||n||_{H_g} + ||n|| (e^a - 1 - a)/a.
-
-Subgradients of a convex function are monotone, whatever the signs of the minimiser w* of Phi_g on E are:
-
-    <gradient at p + l1_g s, p - w*>  >=  <gradient at p - gradient at w*, p - w*>  >=  ||p - w*||^2 (1 - e^-d)/d
-
-in norms by H_g(p) = e^(+-a) H_g(z), d = kappa e^(a/2) ||p - w*||. So if  kappa e^a (||v|| + r) = q < 1,
-
-    ||p - w*||  <=  rho = -ln(1 - q) / (kappa e^(a/2))        (||v|| for squares, M = 0).
-
-If the gradient at w* on all columns outside E, which differs from the model's by what these norms allow, is less than
-l1_g, then w* is the minimiser of Phi_g, and  |x . (p - w*)| <= slack_g ||x||_{H^-1}  for every x. Columns that fail
-this join E, for the groups that are not proven.
-
-The first n leads from w to where the quadratic model of Phi_g is least: Newton's step by the downdated factor, all g at
-once, or by an active set where signs change. rho is of second order in that. Squares end there, exactly. Elsewhere, if
-q is too large or slack_g more than is wanted, u is had anew at p, and so on.
-
-Rounding. Margins err by delta_i, which moves u by no more than (sum_i C_i delta_i^2)^(1/2) in norms by H_g^-1, and
-psi'' by the factor e^(M delta_i); sums are bounded entry by entry.
+What is proven of points near these models is in `suffice.prove.left_out_bounds`, whose symbols these are. The first n
+leads from w to where the quadratic model of Phi_g is least: Newton's step by the downdated factor, all g at once, or by
+an active set where signs change. rho is of second order in that. Squares end there, exactly. Elsewhere, if q is too
+large or slack_g more than is wanted, u is had anew at p, and so on. The few groups that w is too far from have factors
+of their own, of Phi_g where they are.
 
 The step is Cook's (1977) for squares, and approximate leave-one-out (Rad and Maleki 2020) elsewhere; here it comes with
 a proof of what it leaves out. Supports that change: Okumura, Suzuki and Takeuchi 2015.
@@ -37,217 +14,67 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from suffice.arrays import EPS, Array, norm
-from suffice.models.margin_losses import LARGEST, slope_and_bend, slope_size
+from suffice.arrays import EPS, Array
 from suffice.penalties.prox import soft
 from suffice.prove.downdated import AtPoint, Groups, Left, OnColumns, WholeModel
 from suffice.prove.factor import Indices
-from suffice.prove.verified_rows import entry_gammas
-from suffice.rows.design import OF_FACTORS
+from suffice.prove.left_out_bounds import Gradients, Shown, shown
 from suffice.rows.given import taken
-from suffice.rows.gram import dense_rows
+from suffice.rows.gram import as_array, dense_rows
+from suffice.rows.norms import row_norms
 from suffice.rows.rounding import TINY, gamma
 
-LARGEST_PRODUCT = 0.5  # q: beyond, nothing is claimed
 CORRECTIONS = 2  # of a step, whose model leaves out how l2 changes
 PASSES = 12  # gradients for what is proven, but not to what is wanted
 ROUNDS = 6  # gradients for what is not proven; in each columns may join
-NUMBERS = 1 << 22  # of rows times groups at a time
-FACES, WIDE = 12, 3  # rounds of signs that change; columns over rows: of more, fits cost less than Hessians
+KEPT = 1 << 24  # numbers in factors' rows of single groups
+NUMBERS = 1 << 20  # of rows times groups at a time
+SETTLED = 1e-6  # of the gradient at the start: what a step may leave of it
+FACES, AT_ONCE = 48, 8  # rounds of signs that change; and those in which all change that are wrong
 WORTH = 0.5  # of what is off: what another pass has to leave at most
 
 
 @dataclass(frozen=True, eq=False)
-class Gradients:
-    """What is known of Phi_g's smooth part, penalties left out, at z = w + point: X^T (a psi') over the remaining rows
-    on all columns of X, and of the intercept, with what they may be off by; and how far margins have moved."""
+class Turn:
+    """Models in coordinates x Q: what margins of exact ones may be further off, times ||x|| and besides."""
 
-    pulls: Array  # d x G
-    of_pulls: Array
-    sums: Array  # of the intercept
-    of_sums: Array
-    alpha: Array
+    Q: Array
+    along: Array
     own: Array
-    of_margins: Array  # what margins' errors are worth in norms by H_g^-1
-
-    def on(self, left: Left, there: Array) -> Array:
-        """That of the smooth part on the columns of `left`, with l2 and intercept."""
-        pulls = np.vstack([self.pulls[left.on.columns], self.sums[None][: int(left.on.model.intercept)]])
-        return np.asarray(pulls * left.on.factor.scale[:, None] + left.l2 * there)
-
-    def error_on(self, left: Left) -> Array:
-        """How far that may be off, l2 left out."""
-        parts = np.vstack([self.of_pulls[left.on.columns], self.of_sums[None][: int(left.on.model.intercept)]])
-        return np.asarray(parts * left.on.factor.scale[:, None])
-
-    @classmethod
-    def at_w(cls, left: Left) -> Gradients:
-        """Those of all rows less those that are left out."""
-        model, at, groups = left.on.model, left.on.at, left.groups
-        a, rows, count = model.a, groups.rows, len(groups)
-        pulled = a[rows] * at.slopes[rows]
-        X = taken(model.design.X, rows)
-        less = groups.summed(X, pulled)
-        size = groups.summed(abs(X), np.abs(pulled) + a[rows] * at.sizes[rows])
-        rough = norm(np.sqrt(a) * at.sizes) * (1.0 + gamma(len(a) + 8))
-        whole = entry_gammas(model.design, 1) * model.design.column_norms * rough + model.design.underflow
-        of_pulls = (
-            whole[:, None] + gamma(groups.largest + OF_FACTORS + 16) * size + 4.0 * EPS * np.abs(at.pull)[:, None]
-        )
-        all_of, own = float(a @ at.slopes), np.full(count, left.on.own)
-        sums = all_of - groups.sums @ pulled
-        of_sums = gamma(len(a) + OF_FACTORS + 16) * (float(a @ at.sizes) + groups.sums @ np.abs(pulled))
-        of_margins = norm(np.sqrt(at.C) * at.off) * (1.0 + gamma(len(a) + 8)) * math.exp(2.0 * left.on.own) + 1e-150
-        zeros, margins = np.zeros(count), np.full(count, of_margins)
-        return cls(at.pull[:, None] - less, of_pulls, sums, of_sums + 1e-200, zeros, own, margins)
-
-    @classmethod
-    def at(cls, left: Left, point: Array) -> Gradients:
-        """Those at w + point, by one pass over the rows for all groups."""
-        on, groups, model = left.on, left.groups, left.on.model
-        a, N = model.a[:, None], len(model.a)
-        moves, reach = on.rows @ point, np.abs(on.rows) @ np.abs(point)
-        m = on.at.m[:, None] + moves
-        y = np.broadcast_to(model.y[:, None], m.shape)
-        slopes, bends = slope_and_bend(model.loss, m, y)
-        sizes = slope_size(model.loss, slopes, bends, m, y)
-        counts = np.broadcast_to(a > 0.0, m.shape).copy()
-        counts[groups.rows, groups.which] = False
-        weight = np.where(counts, a, 0.0)
-        own_blur = getattr(model.loss, "blur", None)
-        blur = 0.0 if own_blur is None else own_blur(m, y)
-        rounding = gamma(len(point) + 4) * reach + 4.0 * EPS * (np.abs(m) + np.abs(moves)) + blur
-        off = np.where(counts, on.at.off[:, None] + rounding, 0.0)
-        third = float(model.loss.third)
-        alpha = third * np.where(counts, np.abs(moves) + rounding, 0.0).max(axis=0)
-        own = third * off.max(axis=0) + 16.0 * EPS
-        fine = np.isfinite(np.where(counts, m, 0.0)).all(axis=0) & (np.where(counts, bends, 0.0) < LARGEST).all(axis=0)
-        pulled = np.where(counts, a * slopes, 0.0)
-        rough = np.sqrt(np.sum(weight * sizes**2, axis=0)) * (1.0 + gamma(N + 8))
-        of_margins = (
-            np.sqrt(np.sum(weight * bends * off**2, axis=0)) * np.exp(2.0 * own) * (1.0 + gamma(N + 16)) + 1e-150
-        )
-        entry = entry_gammas(model.design, 1) * model.design.column_norms
-        of_pulls = entry[:, None] * rough + model.design.underflow
-        of_sums = gamma(N + OF_FACTORS) * np.sum(weight * sizes, axis=0) + 1e-200
-        alpha = np.where(fine, alpha, math.inf)
-        return cls(model.design.adjoint(pulled), of_pulls, pulled.sum(axis=0), of_sums, alpha, own, of_margins)
 
 
-@dataclass(frozen=True, eq=False)
-class Shown:
-    """What is proven of groups at p = z + n: the minimiser w* has ||w* - p|| <= epsilon, infinite where nothing is, and
-    `slack` is that in norms by H^-1. `zero`: which columns beside these may not stay zero (d x G)."""
-
-    p: Array
-    slack: Array
-    zero: Any
-
-    @property
-    def kept(self) -> Any:
-        return np.isfinite(self.slack) & ~self.zero.any(axis=0)
-
-
-def shown(left: Left, known: Gradients, there: Array, n: Array) -> Shown:
-    """What is proven at `there` + n, by gradients at z, which is `there`."""
-    on, groups, p = left.on, left.groups, there + n
-    raw = known.on(left, there)
-    error = known.error_on(left) + 4.0 * EPS * (np.abs(raw) + left.l2 * np.abs(there) + left.l1)
-    with np.errstate(over="ignore", invalid="ignore"):
-        image, of_image = left.product(n), left.product_error(n)
-        slope = raw + image
-        error = error + of_image + 4.0 * EPS * (np.abs(raw) + np.abs(image))
-        v = np.where(p != 0.0, slope + left.l1 * np.sign(p), soft(slope, left.l1))
-
-        # ||v|| and ||n||, by H_g
-        beta = known.alpha + known.own
-        grow = np.exp(0.5 * beta)
-        longer = left.omega * grow
-        residual = on.factor.norms_of(v, error) * on.up * longer + known.of_margins
-        square = np.einsum("ij,ij->j", n, image) + np.einsum("ij,ij->j", np.abs(n), of_image)
-        square += gamma(len(n) + 8) * np.einsum("ij,ij->j", np.abs(n), np.abs(image))
-        moved = np.sqrt(np.maximum(square, 0.0)) * (1.0 + 8.0 * EPS)
-        chord = grow * np.expm1(beta) * moved
-        kappa = float(on.model.loss.third) * longer * _farthest(left)
-        a = kappa * grow * moved * (1.0 + 8.0 * EPS)
-        a = np.where(a < 1.0, a, math.nan)
-        remainder = grow * moved * a * (0.5 + a * (1.0 + a) / 6.0)
-        longer, kappa = longer * np.exp(0.5 * a), kappa * np.exp(0.5 * a)
-        decrement = (residual + chord + remainder) * np.exp(0.5 * a) * (1.0 + 16.0 * EPS)
-        product = kappa * decrement
-        product = np.where(product < LARGEST_PRODUCT, product, math.nan)
-        rho = np.where(kappa > 0.0, -np.log1p(-product) / np.maximum(kappa, 1e-300), decrement)
-        slack = rho * longer * (1.0 + 32.0 * EPS)
-        slack = np.where(np.isfinite(slack) & (beta < 1.0), slack, math.inf)
-        far = rho * np.exp(kappa * rho + 0.5 * a) + chord + remainder + known.of_margins
-        far = far * grow * (1.0 + gamma(len(on.at.m) + 32))
-    doubtful = np.zeros(known.pulls.shape, dtype=np.bool_)
-    outside = np.setdiff1d(np.arange(len(doubtful)), on.columns)
-    for part in _parts(outside, max(len(on.at.m), len(groups))):
-        columns = outside[part]
-        doubtful[columns] = _pulled(left, known, n, columns, np.where(np.isfinite(slack), far, 0.0))
-    return Shown(p, slack, doubtful)
-
-
-def _farthest(left: Left) -> Array:
-    """max ||x_i|| by H^-1 of the rows that remain and count, at most: of all of them, but for the farthest."""
-    lengths = np.where(left.on.model.a > 0.0, left.on.norms, 0.0)
-    groups, order = left.groups, np.argsort(-lengths, kind="stable")
-    found = np.full(len(groups), lengths[order[0]])
-    for g in np.unique(groups.which[groups.rows == order[0]]).tolist():
-        rest = np.setdiff1d(order[: len(order)], groups.rows[groups.which == g])
-        found[g] = lengths[rest].max(initial=0.0)
-    return found
-
-
-def _pulled(left: Left, known: Gradients, n: Array, columns: Indices, far: Array) -> Any:
-    """Which of these columns, whose weights are 0, may not stay so."""
-    on, groups, model = left.on, left.groups, left.on.model
-    ((_, X),) = dense_rows(model.design.X, columns, len(on.at.m))
-    C = on.at.C
-    across = X.T @ (C[:, None] * on.rows)
-    lengths = np.sqrt(np.einsum("ij,ij,i->j", X, X, C))[:, None] * (1.0 + gamma(len(C) + 16)) + 1e-150
-    X = X[groups.rows]
-    along = left.C * left.along(n)
-    change = across @ n - groups.summed(X, along)
-    sizes = left.C * np.einsum("ij,ji->i", np.abs(left.taken), np.abs(n[:, groups.which]))
-    error = gamma(len(C) + len(n) + 48) * lengths * (np.sqrt(np.diag(on.H)) @ np.abs(n)) * 1.01
-    error = error + gamma(len(n) + 48) * groups.summed(np.abs(X), sizes)
-    raw = known.pulls[columns]
-    limit, _ = groups.penalties(model, columns)
-    reach = np.abs(raw + change) + known.of_pulls[columns] + error + 4.0 * EPS * (np.abs(raw) + np.abs(change))
-    with np.errstate(invalid="ignore"):
-        return ~(reach + far * lengths < limit * (1.0 - 4.0 * EPS))
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class LeftOut:
-    """Weights on `columns`, a column for every group, and intercepts, near those without the group; `slack` times
-    ||x|| of `norms` bounds how far x . w + b may be off. Infinite where nothing is proven."""
+    """Weights, a column for every group, and intercepts, near those without the group; `slack` times ||x|| of `norms`
+    bounds how far x . w + b may be off. Infinite where nothing is proven."""
 
     model: WholeModel
     groups: Groups
-    columns: Indices
     weights: Array
     b: Array
     slack: Array
     place: Indices  # which of `on` has a group's norms
-    on: tuple[OnColumns, ...]
+    on: list[OnColumns]
+    turn: Turn | None = None
 
     @property
     def proven(self) -> Any:
         return np.isfinite(self.slack)
 
     def weights_of(self, g: int) -> Array:
-        """On all columns, proven or not."""
-        w = np.zeros(len(self.model.l1))
-        w[self.columns] = self.weights[:, g]
-        return w
+        """Proven or not."""
+        w = self.weights[:, g]
+        return w if self.turn is None else np.asarray(self.turn.Q @ w)
+
+    @property
+    def columns(self) -> Indices:
+        """Those with a weight for any group."""
+        return np.flatnonzero(self.weights.any(axis=1))
 
     def norms(self, X: Any) -> Array:
         """||x|| of rows of X for every group, rows x groups, at most."""
@@ -256,85 +83,74 @@ class LeftOut:
 
     def margins(self, X: Any, offset: Any = 0.0) -> tuple[Array, Array]:
         """x . w + b of rows of X by every group's model, and how far that may be from exact ones: rows x groups."""
-        ((_, part),) = dense_rows(X, self.columns, X.shape[0])
-        m = part @ self.weights + self.b
-        rounding = gamma(len(self.columns) + 6) * (np.abs(part) @ np.abs(self.weights) + np.abs(self.b)) + TINY
+        further: Any = 0.0
+        if self.turn is not None:
+            X = as_array(X)
+            lengths = row_norms(X) * (1.0 + gamma(X.shape[1] + 16)) + 1e-150
+            X, further = X @ self.turn.Q, lengths[:, None] * self.turn.along + self.turn.own
+        columns = self.columns
+        ((_, part),), weights = dense_rows(X, columns, X.shape[0]), self.weights[columns]
         with np.errstate(invalid="ignore"):
+            m = part @ weights + self.b
+            rounding = further + gamma(len(columns) + 6) * (np.abs(part) @ np.abs(weights) + np.abs(self.b)) + TINY
             return m + offset, self.slack * self.norms(X) + rounding + 4.0 * EPS * (np.abs(m) + np.abs(offset))
 
     def left(self) -> tuple[Array, Array]:
         """Margins of the rows that are left out, and how far they may be from exact ones: one for each of
         `groups.rows`."""
-        model, rows, which = self.model, self.groups.rows, self.groups.which
-        ((_, part),) = dense_rows(taken(model.design.X, rows), self.columns, len(rows))
+        model, rows, which, columns = self.model, self.groups.rows, self.groups.which, self.columns
+        ((_, part),), weights = dense_rows(taken(model.design.X, rows), columns, len(rows)), self.weights[columns]
         offset = np.zeros(len(rows)) if model.offset is None else model.offset[rows]
-        m = np.einsum("ij,ji->i", part, self.weights[:, which]) + self.b[which]
-        size = np.einsum("ij,ji->i", np.abs(part), np.abs(self.weights[:, which])) + np.abs(self.b[which])
+        m = self.groups.along(part.T, weights) + self.b[which]
+        size = self.groups.along(np.abs(part.T), np.abs(weights)) + np.abs(self.b[which])
         lengths = np.zeros(len(rows))
         for k, one in enumerate(self.on):
             here = self.place[which] == k
             lengths[here] = one.norms[rows[here]]
         with np.errstate(invalid="ignore"):
-            error = self.slack[which] * lengths + gamma(len(self.columns) + 6) * size
+            error = self.slack[which] * lengths + gamma(len(columns) + 6) * size
+            error = error if self.turn is None else error + 2.0 * self.turn.own[which]
         return m + offset, error + 4.0 * EPS * (np.abs(m) + np.abs(offset)) + TINY
-
-
-class _Found:
-    """What has been proven so far, group by group."""
-
-    def __init__(self, model: WholeModel, w: Array, b: float, groups: Groups) -> None:
-        self.model, self.groups = model, groups
-        self.weights = np.repeat(w[:, None], len(groups), axis=1)
-        self.b, self.slack = np.full(len(groups), b), np.full(len(groups), math.inf)
-        self.place, self.on = np.zeros(len(groups), dtype=np.intp), list[OnColumns]()
-
-    @classmethod
-    def of(cls, made: LeftOut) -> _Found:
-        found = cls(made.model, np.zeros(len(made.model.l1)), 0.0, made.groups)
-        found.weights[made.columns] = made.weights
-        found.b, found.slack, found.place, found.on = made.b.copy(), made.slack.copy(), made.place.copy(), [*made.on]
-        return found
 
     def take(self, these: Indices, on: OnColumns, found: Shown) -> None:
         """What is proven, where it is sharper than before."""
-        if on not in self.on:
-            self.on.append(on)
         better = np.where(found.kept, found.slack < self.slack[these], ~self.proven[these])
+        if not better.any():
+            return
         g, there = these[better], found.p[:, better] * on.factor.scale[:, None]
         self.weights[:, g] = 0.0
         self.weights[np.ix_(on.columns, g)] = there[on.weights]
         self.b[g] = there[-1] if self.model.intercept else 0.0
         self.slack[g] = np.where(found.kept, found.slack, math.inf)[better]
-        self.place[g] = self.on.index(on)
+        if self.proven[g].any():
+            if on not in self.on:
+                self.on.append(on)
+            self.place[g] = self.on.index(on)
 
-    @property
-    def proven(self) -> Any:
-        return np.isfinite(self.slack)
+    def variables(self, on: OnColumns, these: Indices) -> Array:
+        """Weights on some columns and intercepts, scaled, of some of the groups."""
+        there = np.vstack([self.weights[np.ix_(on.columns, these)], self.b[None, these]])[: len(on.factor)]
+        return np.asarray(there / on.factor.scale[:, None])
 
     def off(self) -> Array:
         """How far margins of rows that are left out may be off, the farthest of every group."""
-        _, error = self.whole().left()
         found = np.zeros(len(self.groups))
-        np.maximum.at(found, self.groups.which, error)
+        np.maximum.at(found, self.groups.which, self.left()[1])
         return found
-
-    def whole(self) -> LeftOut:
-        columns = np.flatnonzero(self.weights.any(axis=1))
-        return LeftOut(
-            self.model, self.groups, columns, self.weights[columns], self.b, self.slack, self.place, tuple(self.on)
-        )
 
 
 def leave_out(model: WholeModel, w: Array, b: float, groups: Groups, within: float = math.inf) -> LeftOut:
     """The models without each of the groups, from w and b near the minimiser of all rows: margins of the rows that are
     left out to `within`, where that takes a few gradients, and as they come otherwise."""
-    found = _Found(model, w, b, groups)
+    G, weights = len(groups), np.repeat(w[:, None], len(groups), axis=1)
+    found = LeftOut(model, groups, weights, np.full(G, b), np.full(G, math.inf), np.zeros(G, dtype=np.intp), [])
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # NaN proves nothing
         at = AtPoint.of(model, w, b)
         support = np.flatnonzero((w != 0.0) | (model.l1 == 0.0))
         on = None if at is None or len(groups) == 0 else OnColumns.of(model, at, support)
+        found.on = [] if on is None else [on]
         doubtful, again = np.zeros(len(w), dtype=np.bool_), _stepped
-        for _ in range(2 + ROUNDS):
+        for _ in range(ROUNDS):
             rest = np.flatnonzero(~found.proven)
             if at is None or on is None or len(rest) == 0:
                 break
@@ -342,20 +158,29 @@ def leave_out(model: WholeModel, w: Array, b: float, groups: Groups, within: flo
             for part in _parts(groups.taken(rest), len(w) if again is _stepped else max(len(w), len(at.m))):
                 doubtful |= again(found, on, rest[part])
             if doubtful.any():
-                more = np.union1d(on.columns, np.flatnonzero(doubtful))
-                on = OnColumns.of(model, at, more) if len(more) <= WIDE * len(at.m) else None
+                more = OnColumns.of(model, at, np.union1d(on.columns, np.flatnonzero(doubtful)))
+                if more is None:  # no minimiser of all rows on all of these is proven: groups need a few each
+                    break
+                on = more
+            elif again is _moved and (~found.proven).sum() > WORTH * len(rest):
+                break
             again = again if doubtful.any() else _moved  # from w once more, on more columns, or from where they are
+        rest = np.flatnonzero(~found.proven)
+        if on is not None and len(rest) * on.rows.size <= KEPT:
+            for g in rest.tolist():
+                _alone(found, on.columns, g)
         if within < math.inf:
             _nearer(found, within)
-    return found.whole()
+    return found
 
 
 def sharpened(made: LeftOut, within: Any) -> LeftOut:
     """The same after further gradients for groups that are proven, but not to `within`, one number or one each."""
-    found = _Found.of(made)
+    copies = {name: getattr(made, name).copy() for name in ("weights", "b", "slack", "place", "on")}
+    found = replace(made, **copies)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         _nearer(found, within)
-    return found.whole()
+    return found
 
 
 def _parts(groups: Sized, size: int) -> list[Indices]:
@@ -364,27 +189,41 @@ def _parts(groups: Sized, size: int) -> list[Indices]:
     return [np.arange(first, min(first + most, len(groups))) for first in range(0, len(groups), most)]
 
 
-def _stepped(found: _Found, on: OnColumns, these: Indices) -> Any:
+def _stepped(found: LeftOut, on: OnColumns, these: Indices) -> Any:
     """A step from w for each of these groups, and what it proves; columns in doubt for any of them."""
     left = Left.of(on, found.groups.taken(these))
     known, there = Gradients.at_w(left), np.repeat(on.variables[:, None], len(these), axis=1)
-    proof = shown(left, known, there, stepped(left, known, there))
+    proof = shown(left, known, there, stepped(left, known, there, found.variables(on, these) - there))
     found.take(these, on, proof)
-    return proof.zero.any(axis=1)
+    return proof.joining
 
 
-def _moved(found: _Found, on: OnColumns, these: Indices) -> Any:
+def _moved(found: LeftOut, on: OnColumns, these: Indices) -> Any:
     """The same from where these groups are."""
-    left = Left.of(on, found.groups.taken(these))
-    there = np.vstack([found.weights[on.columns][:, these], found.b[None, these]])[: len(on.factor)]
-    there = there / on.factor.scale[:, None]
+    left, there = Left.of(on, found.groups.taken(these)), found.variables(on, these)
     known = Gradients.at(left, there - on.variables[:, None])
     proof = shown(left, known, there, stepped(left, known, there))
     found.take(these, on, proof)
-    return proof.zero.any(axis=1)
+    return proof.joining
 
 
-def _nearer(found: _Found, within: Any) -> None:
+def _alone(found: LeftOut, columns: Indices, g: int) -> None:
+    """The same of one group, by a factor of its own where it is."""
+    model, these = found.model, np.array([g])
+    alone = found.groups.taken(these)
+    for _ in range(ROUNDS):
+        at = AtPoint.of(model, found.weights[:, g], float(found.b[g]), alone.rows)
+        l2 = alone.penalties(model, columns)[1][:, 0]
+        on = None if at is None else OnColumns.of(model, at, columns, l2)
+        if on is None:
+            break
+        doubtful = np.flatnonzero(_stepped(found, on, these))
+        columns = np.union1d(columns, doubtful)
+        if found.proven[g]:
+            break
+
+
+def _nearer(found: LeftOut, within: Any) -> None:
     """Further gradients for groups that are proven, but not to `within`."""
     for _ in range(PASSES):
         off = found.off()
@@ -397,16 +236,25 @@ def _nearer(found: _Found, within: Any) -> None:
             break
 
 
-def stepped(left: Left, known: Gradients, there: Array) -> Array:
-    """To where the quadratic model of every group at `there` is least, without proof."""
+def stepped(left: Left, known: Gradients, there: Array, guess: Array | None = None) -> Array:
+    """To where the quadratic model of every group at `there` is least, without proof; `guess` may be that already, on
+    fewer columns."""
     gradient, signs, n = known.on(left, there), np.sign(there), np.full(there.shape, math.nan)
-    plain = np.flatnonzero(((there != 0.0) | (left.l1 == 0.0)).all(axis=0))
-    part, slope, step = left.among(plain), (gradient + left.l1 * signs)[:, plain], np.zeros((len(there), len(plain)))
-    for _ in range(1 + CORRECTIONS):
+    settled = np.zeros(there.shape[1], dtype=np.bool_)
+    if guess is not None and guess.any():
+        p, pull = there + guess, gradient + left.product(guess)
+        off = np.where(p != 0.0, pull + left.l1 * np.sign(p), soft(pull, left.l1))
+        settled = np.abs(off).max(axis=0) <= SETTLED * np.abs(gradient + left.l1 * signs).max(axis=0)
+        n[:, settled] = guess[:, settled]
+        signs = np.where(p != 0.0, np.sign(p), np.where(np.abs(pull) > left.l1, -np.sign(pull), 0.0))
+    plain = np.flatnonzero(((there != 0.0) | (left.l1 == 0.0)).all(axis=0) & ~settled)
+    part, slope = left.among(plain), (gradient + left.l1 * signs)[:, plain]
+    step = -part.solve(slope)
+    for _ in range(CORRECTIONS * left.changes):
         step = step - part.solve(slope + part.product(step))
     n[:, plain] = step
     kept = np.isfinite(n) & ((signs * (there + n) > 0.0) | (left.l1 == 0.0))
-    turned = np.flatnonzero(~kept.all(axis=0) & (len(there) <= WIDE * len(left.on.at.m)))
+    turned = np.flatnonzero(~kept.all(axis=0) & ~settled)
     signs = np.where(kept | np.isnan(n), signs, 0.0)
     for some in _parts(turned, len(there) ** 2):
         these = turned[some]
@@ -417,9 +265,11 @@ def stepped(left: Left, known: Gradients, there: Array) -> Array:
 def _on_faces(left: Left, slope: Array, v: Array, signs: Array) -> Array:
     """The same for groups whose signs change, beginning with `signs`: columns at 0 are left there, and others as their
     slopes pull, until all agree, which a few rounds of systems on each group's own columns nearly always are enough
-    for; NaN otherwise."""
+    for; one at a time from then on (Murty 1974); NaN otherwise."""
     rest, found = np.arange(v.shape[1]), np.full(v.shape, math.nan)
-    for _ in range(FACES):
+    for turn in range(FACES):
+        if len(rest) == 0:
+            break
         part, at, pulled = left.among(rest), v[:, rest], slope[:, rest]
         on = (signs != 0.0) | (part.l1 == 0.0)
         columns = np.argsort(~on, axis=0, kind="stable")[: on.sum(axis=0).max(initial=0)]
@@ -434,7 +284,11 @@ def _on_faces(left: Left, slope: Array, v: Array, signs: Array) -> Array:
         np.put_along_axis(u, columns, np.take_along_axis(u, columns, axis=0) - move, axis=0)
         pull = pulled + part.product(u)
         out, back = on & (signs * (at + u) < 0.0), ~on & (np.abs(pull) > part.l1)
-        done = ~(out | back).any(axis=0)
+        wrong = out | back
+        done = ~wrong.any(axis=0)
+        if turn >= AT_ONCE:  # all at once may go round in circles
+            first = np.arange(len(wrong))[:, None] == wrong.argmax(axis=0)
+            out, back = out & first, back & first
         found[:, rest[done]] = u[:, done]
         signs = np.where(out, 0.0, np.where(back, -np.sign(pull), signs))[:, ~done]
         rest = rest[~done]

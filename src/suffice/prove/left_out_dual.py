@@ -1,6 +1,6 @@
-r"""Ridges without each row, where rows are fewer than columns.
+r"""Models without each row, or group of rows, where columns outnumber rows.
 
-With C = X X^T + l2 diag(1/a), and e_i the residual of row i by the minimiser without it,
+Ridges. With C = X X^T + l2 diag(1/a), and e_i the residual of row i by the minimiser without it,
 
     B (alpha, b) = (y, 0),    B = ( C  1 ; 1^T  0 ),    P = B^-1,    e_i = alpha_i / P_ii,
 
@@ -10,22 +10,37 @@ R = I - B M, of a Frobenius norm of at most delta < 1, and t = (y, 0) - B alpha^
     |P_ii - M_ii|  <=  ||M_i|| ||R e_i|| / (1 - delta),        |alpha_i - alpha^_i|  <=  ||M_i|| ||t|| / (1 - delta).
 
 C is off by no more than gamma (||x_i|| ||x_j||) and the rounding of its diagonal; the border may have any scale.
+
+Other losses, with one l2 for all columns and next to no l1. Weights lie in the span of the rows: in n coordinates, rows
+L = X Q, the models are those of `suffice.prove.left_out` on n columns. Let B be the orthonormal factor of Q nearest to
+it, omega = ||Q^T Q - 1|| >= ||Q - B||, and e >= ||x_i - B l_i||, which is ||x_i - Q l_i|| + omega ||l_i|| at most. On
+rows B l_i and without l1 the model without g is exactly  w~_g = B v_g  with an intercept b~_g and margins m~_i. With
+the intercept minimised out, Phi_g is l2_g-strongly convex in w. Rows x_i move its margins at w~_g by no more than eps =
+e ||v_g||, and so its intercept there, since psi' does not fall. With c >= psi'' and X_1 = max ||x_i|| a subgradient at
+w~_g is no longer than what l2_g D_g below is, so that
+
+    ||w_g - w~_g||  <=  D_g  =  ( sum_i a_i |psi'(m~_i)| e + 2 c eps X_1 + ||l1_g|| ) / l2_g,
+    |b_g - b~_g|    <=  eta_g  =  X_1 D_g + eps,
+    |x . w_g + b_g - (l . v_g + b~_g)|  <=  ||x|| D_g + eta_g + ||x - B l|| ||v_g||         for any x and l.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from suffice.arrays import EPS, Array, norm
 from suffice.models.margin_losses import Squared
-from suffice.prove.downdated import Groups, WholeModel
-from suffice.prove.left_out import NUMBERS
+from suffice.prove.downdated import NUMBERS, WIDE, Groups, WholeModel
+from suffice.prove.left_out import LeftOut, Turn, leave_out
+from suffice.rows.design import Design
 from suffice.rows.gram import dense_rows
 from suffice.rows.norms import row_norms
 from suffice.rows.rounding import gamma
+
+NEGLIGIBLE = 1e-3  # of the spread of margins: what leaving out l1 may cost
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,3 +98,37 @@ class WideRidge:
     def weights_of(self, g: int) -> Array:
         """Where a model without a group may begin."""
         return self.w
+
+
+def left_out_models(model: WholeModel, w: Array, b: float, groups: Groups, within: float = math.inf) -> LeftOut:
+    """The models without each of the groups, from w and b near the minimiser of all rows, in the coordinates that suit
+    them."""
+    return _turned(model, w, b, groups, within) or leave_out(model, w, b, groups, within)
+
+
+def _turned(model: WholeModel, w: Array, b: float, groups: Groups, within: float) -> LeftOut | None:
+    """In those of the rows; None for other models, and where what is left out is not negligible."""
+    (n, d), l2, c = model.design.X.shape, float(model.l2.min()), float(model.loss.curvature)
+    alike = groups.scales is None and l2 == model.l2.max() and l2 > 0.0 and math.isfinite(c)
+    if not alike or not WIDE * n < np.count_nonzero(w) or d > NUMBERS // n:
+        return None
+    ((_, X),) = dense_rows(model.design.X, np.arange(d), n)
+    Q, R = np.linalg.qr(X.T)
+    L, root, up = np.ascontiguousarray(R.T), math.sqrt(n) * 1.01, 1.0 + gamma(2 * d + 2 * n + 64)
+    omega = (norm((Q.T @ Q - np.eye(n)).ravel()) + gamma(d + 16) * n * 1.01) * up
+    longest, own = (float(row_norms(one).max()) * up + 1e-150 for one in (X, L))
+    e = (float(row_norms(X - L @ Q.T).max()) + gamma(n + 8) * (longest + own * root) + own * omega) * up
+    turned = replace(model, design=Design(L, model.design.weights), l1=np.zeros(n), l2=np.full(n, l2))
+    made = leave_out(turned, Q.T @ w, b, groups, within)
+    if not omega < 1e-6:
+        return None
+    with np.errstate(invalid="ignore"):
+        sizes = (row_norms(made.weights.T) + made.slack / math.sqrt(l2)) * up
+        m, h = made.margins(L, 0.0 if model.offset is None else model.offset[:, None])
+        slopes = np.abs(model.loss.derivative(m, np.broadcast_to(model.y[:, None], m.shape))) + c * h
+        subgradient = e * (model.a @ slopes) + 2.0 * c * e * sizes * longest + norm(model.l1) * groups.share
+        D = subgradient / (l2 * groups.share) * up
+        eta = (longest * D + e * sizes) * up
+    if not np.max(eta, where=made.proven, initial=0.0) <= NEGLIGIBLE * float(np.std(model.design.margins(w))):
+        return None
+    return replace(made, turn=Turn(Q, (D + (omega + gamma(d + 4) * root) * sizes) * up, eta))

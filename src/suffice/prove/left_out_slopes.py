@@ -44,11 +44,7 @@ def margin_slopes(made: LeftOut, l1: Array, l2: Array) -> Array:
 def _on(made: LeftOut, on: OnColumns, these: Indices, rates: WholeModel) -> Array:
     """The same of groups whose support lies in some columns."""
     left, scale = Left.of(on, made.groups.taken(these)), on.factor.scale[:, None]
-    place = np.minimum(np.searchsorted(made.columns, on.columns), max(len(made.columns) - 1, 0))
-    known = made.columns[place] == on.columns if len(made.columns) else np.zeros(len(on.columns), dtype=np.bool_)
-    W = np.zeros((len(on.factor), len(these)))
-    W[len(on.columns) :] = made.b[these]
-    W[on.weights] = np.where(known[:, None], made.weights[place][:, these], 0.0) if known.any() else 0.0
+    W = made.variables(on, these) * scale
     B = np.zeros_like(W)
     dl1, dl2 = left.groups.penalties(rates, on.columns)
     B[on.weights] = scale[on.weights] * (dl1 * np.sign(W[on.weights]) + dl2 * W[on.weights])

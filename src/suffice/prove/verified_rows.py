@@ -417,8 +417,7 @@ class VerifiedRows:
     def facts(self) -> tuple[Array, Array, Array, Any] | None:
         """||a^(1/2) size||, sum a psi' and sum a size, output by output, and what else `facts` have found; None where
         margins are not finite, rates were cut off, or a probability is too small."""
-        squares = isinstance(self.loss, Squared) and not self.variables.intercept
-        known = self.design.gram if squares else None
+        known = self.design.gram if isinstance(self.loss, Squared) else None
         hessian, up = known is None and not self.kinked, 1.0 + gamma(self.W.size + 8)
         slack = np.array([self.design.margin_rounding(one) * up for one in self.W])
         asked = self.W, self.b, slack, self.variables, hessian
@@ -428,10 +427,17 @@ class VerifiedRows:
         if broken:
             return None
         if known is not None:
-            S = self.variables.columns[0]
-            others[-2:] = self.design.shape[0] + 12.0, known[np.ix_(S, S)]
+            others[-2:] = self._of_squares(known)
         more = others if kept is None else kept
         return np.array(rough, dtype=np.float64) * self.more, total, size * self.more, more
+
+    def _of_squares(self, known: Array) -> tuple[float, Array]:
+        """How many roundings a term of H passes at most, and H, of X^T diag(a) X; weights sum to 1, nearly."""
+        S, rows, N = self.variables.columns[0], self.design.rows, self.design.shape[0]
+        blocks = rows.full or rows.dear  # sparse rows may be added one by one
+        terms = max(float(rows_at_once(N)[1]), float(self.design.pull.roundings.max())) if blocks else float(N)
+        H, mean = known[np.ix_(S, S)], self.design.mean[S][:, None]
+        return terms + 12.0, np.block([[H, mean], [mean.T, np.ones((1, 1))]]) if self.variables.intercept else H
 
     def factor(self, H: Any, terms: float, l2: Array) -> ProvenFactor | None:
         """None where it cannot be proven that H is positive definite; l2 is K x d."""

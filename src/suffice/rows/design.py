@@ -4,6 +4,7 @@ lies. Bounds on its spectral norm are proven in `suffice.rows.norms`."""
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +15,8 @@ from suffice.arrays import EPS, Array, host, like, lives_elsewhere, namespace, n
 from suffice.lazy import cached_property
 from suffice.rows.blocks import Blocked
 from suffice.rows.given import _in_blocks
-from suffice.rows.gram import arrays_of, gram
-from suffice.rows.margins import Known
+from suffice.rows.gram import arrays_of, chosen_columns, gram
+from suffice.rows.margins import Known, Rider
 from suffice.rows.memory import InMemory
 from suffice.rows.norms import DENSE_GRAM_SIZE, Surveyed, _gram_bound, _largest, blocks_norm_bound, squared_norm_bound
 from suffice.rows.rounding import TINY, gamma
@@ -105,7 +106,7 @@ class Design:
     def columns(self, these: Any) -> Design:
         """The same rows with these columns, in the order in which X is stored."""
         X, full = self.X, self.rows.full
-        part = np.asarray(X.take(these, axis=1), order="C" if X.flags.c_contiguous else "F") if full else X[:, these]
+        part = np.asarray(chosen_columns(X, these), order="C" if X.flags.c_contiguous else "F") if full else X[:, these]
         return Design(part, self.weights)
 
     def with_weights_here(self) -> Design:
@@ -154,6 +155,11 @@ class Design:
     def known(self) -> Known:
         """What was found out about all rows."""
         return Known()
+
+    @cached_property
+    def riders(self) -> list[Callable[[Any], Rider]]:
+        """What else is found out about margins in the pass that gives a gradient there."""
+        return []
 
     @cached_property
     def pull(self) -> Any:

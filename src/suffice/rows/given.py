@@ -6,8 +6,7 @@ where the rows are: all of them are views of one copy of X there, in the order o
 row is held out once, else copies of their own. Products with X, Gram matrices among them, are made there. Weights,
 intercepts, whatever has one number for every row, and the final model are NumPy's.
 
-Predictions for an X that lives elsewhere are NumPy's as well, as those of scikit-learn's estimators are; with
-scikit-learn's `array_api_dispatch` they are arrays of X's kind, on its device.
+Predictions for an X that lives elsewhere are NumPy's as well, as those of scikit-learn's estimators are.
 """
 
 from __future__ import annotations
@@ -162,12 +161,6 @@ def followed_by(before: Any, X: Any, name: str) -> Any:
 def here(X: Any) -> Any:
     """X in main memory; anything but an array that lives elsewhere as it is."""
     return host(X) if lives_elsewhere(X) else X
-
-
-def of_its_kind(answer: Any, X: Any) -> Any:
-    """Numbers that were predicted for X as an array of X's kind, where that lives elsewhere; labels as they are."""
-    plain = not lives_elsewhere(X) or np.asarray(answer).dtype.kind not in "biuf"
-    return answer if plain else like(np.asarray(answer), X)
 
 
 def copies_matter(X: Any, least: int) -> bool:

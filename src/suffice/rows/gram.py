@@ -142,7 +142,11 @@ def dense_rows(X: Any, columns: Indices, length: int) -> Iterator[tuple[slice, A
 
 def chosen_columns(X: Any, columns: Indices) -> Any:
     """These columns of a dense X, where it lives."""
-    return X if len(columns) == X.shape[1] else namespace(X).take(X, like(columns, X), axis=1)
+    if len(columns) == X.shape[1]:
+        return X
+    if isinstance(X, np.ndarray) and not X.flags.c_contiguous:  # `take` would copy all of it first
+        return X[:, columns]
+    return namespace(X).take(X, like(columns, X), axis=1)
 
 
 def _neighbours(rows: Indices) -> slice | Indices:
@@ -161,9 +165,10 @@ class DenseBlocks:
             X, columns = X[:, columns], np.arange(len(columns))
         self.X, self.columns, self.dtype = X, columns, np.dtype(dtype)
         d, s, most = int(X.shape[1]), len(columns), min(most, int(X.shape[0]))
+        in_rows = self.sparse or bool(X.flags.c_contiguous)
         self.rows = np.empty((most, d), self.dtype) if self.sparse else None
-        self.chosen = np.empty((most, s), self.dtype if self.sparse else X.dtype) if s < d else None
-        self.scaled = None if self.sparse else np.empty((most, s), self.dtype)
+        self.chosen = np.empty((most, s), self.dtype if self.sparse else X.dtype) if s < d and in_rows else None
+        self.scaled = None if self.sparse else np.empty((most, s), self.dtype, order="C" if in_rows else "F")
 
     def __call__(self, rows: slice | Indices, scale: Array | None = None) -> Array:
         """The block of these rows: a slice of numbers that lie inside, or numbers. With a scale, each row times its
@@ -171,6 +176,8 @@ class DenseBlocks:
         block = self.X[rows] if self.rows is None else self._dense(rows, scale, self.rows)
         if self.chosen is not None:
             block = np.take(block, self.columns, axis=1, out=self.chosen[: len(block)], mode="clip")
+        else:
+            block = chosen_columns(block, self.columns)
         if self.scaled is None or scale is None:
             return block
         out: Array = self.scaled[: len(block)]

@@ -6,17 +6,23 @@ on what it was told. `together` lets every computation go on until it asks for a
 for at a time: K folds take about as many passes as the one that takes most. Each has a thread of its own, but no two of
 them ever run at a time: the turn is handed round, in a fixed order. So there are no races, what is computed does not
 depend on a clock, and a computation alone gives the same bits.
+
+A pass costs more than what is done in it. So what a point is likely to be asked for next, its Hessian and the loss of
+rows held out, is found out in the pass that gives its gradient: a `Rider` for each.
 """
 
 from __future__ import annotations
 
+import math
 import operator
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import cache, partial, reduce
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -24,6 +30,8 @@ from suffice.arrays import Array
 from suffice.rows.sums import Block, Job, Tree, one_thread, rows_from
 
 T = TypeVar("T")
+
+MANY = 1 << 20  # entries of X: NumPy and BLAS let other threads go on for most of the time that a product takes
 
 
 class Known(dict[Any, Any]):
@@ -34,12 +42,20 @@ class Known(dict[Any, Any]):
         """Whether this was found out, by a model that has these parts."""
         return (what, *map(id, owners)) in self
 
+    def what_is_known(self, what: str, owners: Sequence[Any]) -> Any:
+        """It, or None."""
+        return self.get((what, *map(id, owners)), (None, None))[1]
+
     def once(self, what: str, owners: Sequence[Any], find: Callable[[], T]) -> T:
         """What is known, found out if it has not been."""
-        key = what, *map(id, owners)
-        if key not in self:
-            self[key] = tuple(owners), find()
-        return self[key][1]
+        if not self.knows(what, owners):
+            self.keep(what, owners, find())
+        found: T = self.what_is_known(what, owners)
+        return found
+
+    def keep(self, what: str, owners: Sequence[Any], found: Any) -> None:
+        """What was found out."""
+        self[what, *map(id, owners)] = tuple(owners), found
 
 
 @dataclass(eq=False)
@@ -51,6 +67,16 @@ class Product:
     offset: Any
     rows: Any = None
     known: Known = field(default_factory=Known)
+
+
+class Rider(NamedTuple):
+    """A job on margins that goes with another one: what it finds out is known of them then, under this name, by what
+    has these parts."""
+
+    what: str
+    owners: Sequence[Any]
+    job: Job
+    given: Mapping[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,13 +131,18 @@ def combined(parts: Sequence[tuple[float, Array]]) -> Array:
 
 @dataclass(frozen=True)
 class Making(Job):
-    """X w, plus an offset where that is given: it stays with the rows."""
+    """X w, plus an offset where that is given: it stays with the rows. For w = 0 nothing is read."""
 
     w: Array
     keeps = True
 
+    @property
+    def reads(self) -> bool:
+        return bool(self.w.any())
+
     def __call__(self, block: Block) -> tuple[Array, int]:
-        margins = block.X @ self.w
+        shape = block.stop - block.start, *self.w.shape[1:]
+        margins = block.X @ self.w if self.reads else np.zeros(shape)
         return (margins + block["offset"] if "offset" in block.given else margins), 0
 
 
@@ -198,7 +229,7 @@ class _Strand:
     def __init__(self, function: Callable[[], Any]) -> None:
         self.function = function
         self.turn, self.rest = threading.Semaphore(0), threading.Semaphore(0)
-        self.request: Any = None
+        self.requests: Any = None
         self.answer: Any = None
         self.result: Any = None
         self.error: BaseException | None = None
@@ -217,10 +248,10 @@ class _Strand:
         self.done = True
         self.rest.release()
 
-    def ask(self, request: Any) -> Any:
-        """From within: give the turn back until there is an answer."""
+    def ask(self, requests: Any) -> Any:
+        """From within: give the turn back until there are answers."""
         if not self.abandoned:
-            self.request = request
+            self.requests = requests
             self.rest.release()
             self.turn.acquire()
         if self.abandoned:
@@ -229,7 +260,7 @@ class _Strand:
 
     def go_on(self, answer: Any = None) -> None:
         """From without: until it asks, or is done."""
-        self.request, self.answer = None, answer
+        self.requests, self.answer = None, answer
         self.turn.release()
         self.rest.acquire()
         if self.error is not None:
@@ -245,15 +276,44 @@ class _Strand:
 _current: ContextVar[_Strand | None] = ContextVar("strand", default=None)
 
 
-def asked(request: Any) -> Any:
-    """The answer to a request, made with those of other computations that are side by side with this one."""
+def asked(requests: Sequence[Any]) -> list[Any]:
+    """The answers to requests of one source, made with those of other computations that are side by side with this
+    one."""
     strand = _current.get()
-    return request.X.answers([request])[0] if strand is None else strand.ask(request)
+    found: list[Any] = requests[0].X.answers(requests) if strand is None else strand.ask(requests)
+    return found
 
 
 def one_by_one(functions: Sequence[Callable[[], T]]) -> list[T]:
     """The results of all functions."""
     return [function() for function in functions]
+
+
+_threads: ContextVar[int] = ContextVar("threads", default=1)
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """So many of what goes `side_by_side` at a time."""
+    token = _threads.set(count)
+    try:
+        yield
+    finally:
+        _threads.reset(token)
+
+
+def side_by_side(functions: Sequence[Callable[[], T]]) -> list[T]:
+    """The results of all functions, in `threads`, to the same bits for any number of them: each is one computation,
+    with one thread of BLAS's."""
+    if min(len(functions), _threads.get()) < 2:
+        return one_by_one(functions)
+    with one_thread(), ThreadPoolExecutor(_threads.get()) as pool:
+        started = []
+        for function in functions:
+            context = copy_context()
+            context.run(_threads.set, 1)
+            started.append(pool.submit(context.run, function))
+        return [one.result() for one in started]
 
 
 def together(functions: Sequence[Callable[[], T]]) -> list[T]:
@@ -268,9 +328,9 @@ def together(functions: Sequence[Callable[[], T]]) -> list[T]:
         for strand in strands:
             strand.go_on()
         while waiting := [strand for strand in strands if not strand.done]:
-            answers = _answered([strand.request for strand in waiting])
-            for strand, answer in zip(waiting, answers, strict=True):
-                strand.go_on(answer)
+            answers = iter(_answered([one for strand in waiting for one in strand.requests]))
+            for strand in waiting:
+                strand.go_on([next(answers) for _ in strand.requests])
         return [strand.result for strand in strands]
     finally:
         for strand in strands:
@@ -278,9 +338,13 @@ def together(functions: Sequence[Callable[[], T]]) -> list[T]:
 
 
 def together_if_dear(problems: Sequence[Any]) -> Callable[[Sequence[Callable[[], T]]], list[T]]:
-    """`together` where a pass over the rows of each of these problems is worth sharing, else `one_by_one`."""
-    rows = [getattr(getattr(problem, "design", None), "rows", None) for problem in problems]
-    return together if all(getattr(one, "dear", False) for one in rows) else one_by_one
+    """`together` where a pass over the rows of each of these problems is worth sharing, `side_by_side` where there are
+    `threads` and so many rows at hand that these hardly wait for Python, else `one_by_one`."""
+    rows: list[Any] = [getattr(getattr(problem, "design", None), "rows", None) for problem in problems]
+    if all(getattr(one, "dear", False) for one in rows):
+        return together
+    many = all(getattr(one, "full", False) and one.at_hand and math.prod(one.shape) >= MANY for one in rows)
+    return side_by_side if many and _threads.get() > 1 else one_by_one
 
 
 def _answered(requests: Sequence[Any]) -> list[Any]:

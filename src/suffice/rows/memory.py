@@ -26,11 +26,11 @@ from suffice.arrays import Array, frozen, host, like, lives_elsewhere
 from suffice.lazy import cached_property
 from suffice.rows.blocks import Blocked
 from suffice.rows.gram import dense_rows, neighbours
-from suffice.rows.margins import Known
+from suffice.rows.margins import Known, Rider
 from suffice.rows.rounding import block_length, dense_product
 from suffice.rows.sums import Block, Job
 
-KEPT = 4  # images: of a step's ends, and of its middle
+KEPT = 3  # images: of a step's ends, and of its middle
 DEVICE_BLOCK, DEVICE_BLOCKS = 4096, 16  # rows of a block, and blocks at most, of a matrix on a device
 SPARSE_BLOCK = 256  # rows of a block, at least: a product with a sparse matrix costs some time
 ABSOLUTE_ROWS = 512  # of which absolute values are taken at a time
@@ -83,7 +83,8 @@ class InMemory(Blocked):
     def all_at_once(self, image: Any) -> bool:
         return False
 
-    def run(self, job: Job, margins: Sequence[Any] = (), **given: Any) -> Any:
+    def run(self, job: Job, margins: Sequence[Any] = (), riders: Sequence[Rider] = (), **given: Any) -> Any:
+        """Riders would save no pass here."""
         return job(Block(0, self.shape[0], lambda: self.X, given, margins, self.pull))
 
     def pull(self, r: Any) -> Array:

@@ -17,12 +17,12 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from suffice.arrays import Array
+from suffice.executors.spread import controller
 from suffice.rows.rounding import block_length, dense_product, roundings
 
 
@@ -140,7 +140,7 @@ def one_thread() -> Iterator[None]:
     """BLAS and OpenMP have one thread while a job is under way, in whatever thread of this process."""
     with _Threads.lock:
         if _Threads.count == 0:
-            _Threads.limit = _controller().limit(limits=1)
+            _Threads.limit = controller().limit(limits=1)
         _Threads.count += 1
     try:
         yield
@@ -149,13 +149,6 @@ def one_thread() -> Iterator[None]:
             _Threads.count -= 1
             if _Threads.count == 0:
                 _Threads.limit.restore_original_limits()
-
-
-@cache
-def _controller() -> Any:
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
 
 
 @dataclass(frozen=True, eq=False)

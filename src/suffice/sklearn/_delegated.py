@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from sklearn import get_config
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from suffice.rows.given import here, of_its_kind
+from suffice.rows.given import here
 from suffice.sklearn.penalties import split_pipeline
 
 
@@ -30,8 +29,7 @@ def of_the_best(name: str) -> Any:
 
     def method(self: Any, X: Any) -> Any:
         check_is_fitted(self)
-        answer = getattr(self.best_estimator_, name)(here(X))
-        return of_its_kind(answer, X) if get_config()["array_api_dispatch"] else answer
+        return getattr(self.best_estimator_, name)(here(X))
 
     method.__name__, method.__qualname__ = name, f"SufficeSearchCV.{name}"
     method.__doc__ = f"`best_estimator_.{name}`."

@@ -22,6 +22,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ from suffice.arrays import Array, norm, outside_stacklevel
 from suffice.evaluation import Evaluation
 from suffice.journal.codec import light
 from suffice.result import Result
+from suffice.rows.margins import together_if_dear
 from suffice.sklearn._coefficient_proofs import CoefficientProofs
 from suffice.sklearn._recorded import fold_losses
 from suffice.sklearn.adapters import find_adapter
@@ -255,7 +257,12 @@ def held_out(
     """Predictions of the folds' models for the rows that they have not seen, and those of the target alone; in the
     target's own units."""
     weighted = bool(np.any(data.weight != 1.0))
-    parts = [fold.predicted(*fold.predictor(one.x), weighted) for fold, one in zip(folds, solutions, strict=True)]
+
+    def predicted(fold: Split, w: Array) -> Predicted:
+        return fold.predicted(*fold.predictor(w), weighted)
+
+    ask = [partial(predicted, fold, one.x) for fold, one in zip(folds, solutions, strict=True)]
+    parts = together_if_dear([fold.model for fold in folds])(ask)
     trained = [(data.y[train], data.weight[train] if weighted else None) for train, _ in splits]
     alone = of_the_target_alone([(part, *known) for part, known in zip(parts, trained, strict=True)])
     rows = np.concatenate([np.arange(len(data.y))[test] for _, test in splits])

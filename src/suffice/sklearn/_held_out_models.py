@@ -22,7 +22,8 @@ import numpy as np
 
 from suffice.arrays import EPS, Array, norm
 from suffice.prove.factor import Indices
-from suffice.prove.left_out import LeftOut, leave_out
+from suffice.prove.left_out import LeftOut
+from suffice.prove.left_out_dual import left_out_models
 from suffice.rows.given import counted, taken
 from suffice.rows.gram import as_array
 from suffice.rows.norms import row_norms
@@ -130,7 +131,7 @@ class HeldOutModels:
             m[:, :, 0], h = self.downdates.margins(X)
         for k, model in self.anew.items():
             m[:, k], h[:, k] = model.margins(X)
-        if rows and np.isnan(m).all(axis=(1, 2)).any():
+        if rows and (~np.isfinite(m)).all(axis=(1, 2)).any():
             raise ValueError("X has missing entries, or infinite ones, where the model needs numbers")
         return np.where(np.isfinite(m), m, 0.0), np.where(np.isfinite(h) & np.isfinite(m).all(axis=2), h, math.inf)
 
@@ -161,12 +162,12 @@ class HeldOutModels:
     @classmethod
     def of_rows(cls, data: SearchData, penalties: dict[str, float]) -> HeldOutModels:
         """Those without every row: from that of all rows where that is possible, else fitted anew."""
-        count, whole = len(data.y), data.whole()
+        count, downdates = len(data.y), taken_one_by_one(data, penalties)
+        whole = data.whole() if downdates is None else downdates.split
         outputs = whole.model.learner.outputs if isinstance(whole.model, LinearFold) else 1
         margin, error = np.zeros((count, outputs)), np.full(count, math.inf)
-        downdates = taken_one_by_one(data, penalties, whole)
         if downdates is not None:
-            margin[:, 0], error = shifted(whole, *downdates.models.left())
+            margin[:, 0], error = shifted(downdates.split, *downdates.models.left())
         anew, near = dict[int, ProvenModel](), list[Solution]()
         for i in np.flatnonzero(~np.isfinite(error)).tolist():
             with suppress(ValueError):  # one class is left, or there is no finite intercept
@@ -178,17 +179,19 @@ class HeldOutModels:
         return cls(np.arange(count), count, anew, downdates, np.where(np.isfinite(margin), margin, 0.0), error)
 
 
-def taken_one_by_one(data: SearchData, penalties: dict[str, float], whole: Split | None = None) -> Downdates | None:
+def taken_one_by_one(
+    data: SearchData,
+    penalties: dict[str, float],
+) -> Downdates | None:
     """Models without each row from that of all rows; None where they cannot be had so."""
     if set(penalties) != {"l1", "l2"}:
         return None
     final, _ = split_pipeline(data.estimator)
     both, rows = (penalties["l1"], penalties["l2"]), range(len(data.y))
     task = LeftOutTask(data, find_adapter(final), lambda weights: both, tuple(np.array([i]) for i in rows), tuple(rows))
-    whole = data.whole() if whole is None else whole
-    fast = task._downdated(whole)
+    fast = task.downdated()
     if fast is None:
         return None
     model, w, b, parts = fast
     spread = float(np.std(model.design.margins(w)))
-    return Downdates(whole, leave_out(model, w, b, parts, WITHIN * spread if spread > 0.0 else math.inf))
+    return Downdates(task.whole, left_out_models(model, w, b, parts, WITHIN * spread if spread > 0.0 else math.inf))

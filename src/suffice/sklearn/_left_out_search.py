@@ -29,10 +29,12 @@ from suffice.arrays import EPS, Array
 from suffice.evaluation import Evaluation
 from suffice.journal.codec import light
 from suffice.lazy import cached_property
+from suffice.models.margin_losses import Squared
 from suffice.prove.left_out import LeftOut, leave_out, sharpened
 from suffice.prove.left_out_dual import WideRidge
 from suffice.prove.left_out_slopes import margin_slopes
 from suffice.rows.given import numbered
+from suffice.rows.gram import fits_array
 from suffice.rows.rounding import norm_rounding
 from suffice.search.bilevel import BilevelProblem
 from suffice.search.solves import On
@@ -56,6 +58,7 @@ KEPT = 1 << 26  # bytes of rows of folds that are kept
 SHARPER = 0.5  # of what margins may be off, by the slope of their losses
 TRIED, APART = (1e-3, 1e-2), 0.5  # of the largest penalties that matter; decades
 CLOSE = 0.5  # of the search's first radius: F by few folds is least near by
+LATTICE = 33  # penalties of a ridge at once
 FINEST = 1e-9  # of the root of F: no fold is trained for an error that is less
 
 
@@ -75,12 +78,13 @@ def folds_of_rows(search: Any, data: SearchData, scoring: str, given: dict[str, 
     if not single and groups is None:
         return None
     which = np.arange(len(data.y)) if single else np.unique(np.asarray(groups), return_inverse=True)[1]
-    parts = np.split(np.argsort(which, kind="stable"), np.cumsum(np.bincount(which))[:-1])
+    order = np.argsort(which, kind="stable")
+    parts = list(order[:, None]) if single else np.split(order, np.cumsum(np.bincount(which))[:-1])
     if len(which) != len(data.y) or len(parts) < FEWEST:
         return None
     labels: tuple[Any, ...] = tuple(range(len(parts)))
     task = LeftOutTask(data, find_adapter(final), lambda weights: (1.0, 1.0), tuple[Any, ...](parts), labels)
-    return None if task.downdates(task.whole) is None else _checked(task)
+    return None if task.downdates is None else _checked(task)
 
 
 def _checked(task: LeftOutTask) -> LeftOutTask:
@@ -173,9 +177,8 @@ class LeftOutProblem(BilevelProblem):
         super().__init__(
             [whole.penalised(space.ratio)], [whole.loss(scoring, 1)], space=space.space, solver=whole.solver
         )
-        known = task.downdates(whole)
-        assert known is not None
-        (self.groups, self.c), self.task, self.whole, self.scoring = known, task, whole, scoring
+        assert task.downdates is not None
+        (self.groups, self.c), self.task, self.whole, self.scoring = task.downdates, task, whole, scoring
         self.judge = LeftOutLosses.of(task, whole, scoring)
         self._made: OrderedDict[bytes, LeftOut | WideRidge] = OrderedDict()
         self._folds: dict[int, Split] = {}
@@ -316,8 +319,13 @@ def begin(search: PenaltySearch, few: BilevelProblem) -> None:
 
 
 def start(search: PenaltySearch, few: BilevelProblem) -> Array:
-    """Where F by a few folds, roughly, is least, or F itself along one of the penalties from there."""
+    """Where F by a few folds, roughly, is least, or F itself along one of the penalties from there; of a ridge where
+    its closed form is."""
     problem, looks = search.problem, RecordedProblem(few, None, None)
+    least = ridge_start(problem.problem)  # type: ignore[arg-type]
+    if least is not None:
+        problem.look(least, within=math.inf)
+        return least
     looks.purpose, looks.until = "overview", problem.until
     try:
         theta, _ = starting_point(looks, search.folds, search.space)
@@ -334,6 +342,37 @@ def start(search: PenaltySearch, few: BilevelProblem) -> Array:
                 there[k] = level
                 problem.look(there, within=within)
     return problem.best.point
+
+
+def ridge_start(problem: LeftOutProblem) -> Array | None:
+    """Where F of a ridge is least, without proof: residuals without a row are those with it over 1 - h_i, h the
+    diagonal of  A (A^T A + l2)^-1 A^T  and of the means, A the centred rows. None for other models."""
+    fold: Any = problem.whole.model
+    groups, judge = problem.groups, problem.judge
+    names, dense = problem.space.names, fits_array(fold.design.X)
+    if not (isinstance(fold.psi, Squared) and groups.single and dense and [kind_of(one) for one in names] == ["l2"]):
+        return None
+    a = np.asarray(fold.design.weights)
+    root, free = np.sqrt(a)[:, None], fold.kind == "free"
+    A = root * (fold.design.X - (a @ fold.design.X if free else 0.0))
+    y = np.asarray(fold.y) - (0.0 if fold.offset is None else fold.offset)
+    y = root[:, 0] * (y - (a @ y if free else 0.0))
+    values, U = np.linalg.eigh(A.T @ A if A.shape[1] < len(A) else A @ A.T)
+    values = np.maximum(values, 0.0)
+    if A.shape[1] < len(A):
+        U = (A @ U) / np.sqrt(np.maximum(values, np.finfo(float).tiny))
+    along, squares = U.T @ y, U**2
+    (low,), (high,) = problem.space.bounds
+    for _ in range(2):
+        thetas = np.linspace(low, high, LATTICE)
+        l2 = np.array([problem.penalties_at(np.array([theta]))[1] for theta in thetas])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shrunk = values[:, None] / (values[:, None] + l2)
+            e = (y[:, None] - U @ (shrunk * along[:, None])) / (1.0 - squares @ shrunk - (a[:, None] if free else 0.0))
+            F = (judge.c / a[groups.rows]) @ e[groups.rows] ** 2
+        best = int(np.argmin(np.where(np.isfinite(F), F, math.inf)))
+        low, high = thetas[max(best - 1, 0)], thetas[min(best + 1, LATTICE - 1)]
+    return np.array([thetas[best]])
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,8 +28,9 @@ from suffice.journal.fingerprint import Fingerprint
 from suffice.models.cox import signed_times
 from suffice.options import BUDGETS, Options
 from suffice.rows import given
-from suffice.rows.given import Place, counted, here, in_main_memory, read_by_sklearn
+from suffice.rows.given import Place, counted, here, in_main_memory, numbered, read_by_sklearn
 from suffice.rows.gram import fits_array
+from suffice.rows.margins import one_by_one, side_by_side, together, together_if_dear
 from suffice.search.bilevel import BilevelProblem
 from suffice.sklearn import _l2_first
 from suffice.sklearn._final_fit import FoldWeights, held_out
@@ -184,15 +186,21 @@ class SearchPreparation:
             return LeftOutProblem(self.task, self.scores.optimised, self.space)
         return self.by_folds(min(jobs, len(self.folds)), space)
 
+    def estimate(self, problem: Any) -> str:
+        """Where folds were solved, of a search with several jobs, and why there."""
+        threads = together_if_dear([fold.model for fold in self.folds]) is side_by_side
+        return "threads: X is large" if threads else getattr(problem.executor, "estimate", "")
+
     def by_folds(self, jobs: int = 1, space: PenaltySpace | None = None) -> BilevelProblem:
         """The same, each fold trained."""
         folds, scoring, space = self.folds, self.scores.optimised, space or self.space
+        each = together_if_dear([fold.model for fold in folds])
         return BilevelProblem(
             [fold.penalised(space.ratio) for fold in folds],
-            [fold.loss(scoring, len(folds)) for fold in folds],
+            each([partial(fold.loss, scoring, len(folds)) for fold in folds]),
             space=space.space,
             solver=folds[0].solver,
-            executor=Worthwhile(jobs) if jobs > 1 else None,
+            executor=Worthwhile(jobs) if jobs > 1 and each is one_by_one else None,
         )
 
     def scored(self, problem: Any) -> Callable[[Evaluation, Any], list[float]]:
@@ -245,7 +253,8 @@ def prepared(search: Any, X: Any, y: Any, fit_params: dict[str, Any], splits: An
         splitter = splitter_of(search.cv, y, is_classifier(search.estimator))
         splits = list(splitter.split(counted(X), y, **of_splitter))
     data = data.sharing(splits)
-    folds = [data.split(train, test, f"split {k} of cv", k) for k, (train, test) in enumerate(splits)]
+    made = [partial(data.split, train, test, f"split {k} of cv", k) for k, (train, test) in enumerate(splits)]
+    folds = [made[0](), *(one_by_one if numbered(data.X) else together)(made[1:])]  # norms of rows are held once
     dear = search.initial is None and search.refit != "one_se" and space.ours == {"l1", "l2"} and not groups
     dear = dear and isinstance(getattr(folds[0].model, "learner", None), Softmax)
     space = space.of_data([fold.model for fold in folds])

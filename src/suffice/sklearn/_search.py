@@ -43,6 +43,7 @@ from suffice.options import Options
 from suffice.report.formats import interval, settings
 from suffice.result import Record, Status
 from suffice.rows.given import here
+from suffice.rows.margins import threads
 from suffice.rows.sums import one_thread
 from suffice.search.bilevel import BilevelProblem
 from suffice.signals import at_once
@@ -117,13 +118,12 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
         evaluation. max_seconds are for all of `fit`: the search ends when 70 % of them have passed, the last evaluation
         at 85 %, the final fit has the rest; what is under way then is given up (in the main thread).
     n_jobs : int, default None
-        Processes that folds are spread over, at most, from the moment on at which they pay: until then one does all,
-        to the same bits. None: 1.
+        Threads, for a large dense X, or else processes that folds are spread over, at most, from the moment on at which
+        they pay: until then one does all, to the same bits. None: 1.
     device : device of torch, such as "cuda" or "cuda:1", default None
         Where rows of folds live, in float64; None: where X is, which may be an array of torch, CuPy or JAX. For dense X
         and LogisticRegression (two classes, any solver but liblinear), ElasticNet, Lasso and Ridge; steps of a pipeline
-        are fitted in main memory. The final model is NumPy's; so are predictions, unless scikit-learn's
-        `array_api_dispatch` is set.
+        are fitted in main memory. The final model is NumPy's, and so are predictions.
     random_state : int, RandomState or None
         None: the search takes its first steps along the axes; else along a random basis.
     verbose : int
@@ -236,7 +236,7 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
         self.optimised_scoring_, self.asked_scoring_, self.surrogate_ = scores.optimised, scores.asked, scores.surrogate
         self.scorers_, self.scorer_ = scores.scorers, scores.scorers[scores.asked]
         self.multimetric_ = isinstance(self.scoring, list | tuple | set | frozenset | Mapping)
-        with ExitStack() as stack:
+        with threads(effective_n_jobs(self.n_jobs)), ExitStack() as stack:
             problem = stack.enter_context(known.problem(effective_n_jobs(self.n_jobs)))
             journal = None
             if self.journal is not None and kept is None:
@@ -266,7 +266,7 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
                     best = self._certify(recorded.problem, search, best)
             finally:
                 self.result_, self.left_out_ = without_data(search.result), search.left_out
-            self.estimate_of_jobs_ = getattr(problem.executor, "estimate", "")
+            self.estimate_of_jobs_ = known.estimate(problem)
             interrupted = self.result_.status in (Status.INTERRUPTED, Status.TERMINATED)
             hurry = time.monotonic() + GRACE if interrupted and journal is not None else math.inf
             with at_once(hurry):

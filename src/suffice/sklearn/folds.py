@@ -99,9 +99,12 @@ class LinearFold:
             # A mean far from zero is rounded more coarsely than data vary around it: the rest is taken off next.
             features = as_array(features)
             self.shift = a @ features
-            self.rest = a @ (features - self.shift)
+            features = np.ascontiguousarray(features - self.shift)
+            self.rest = a @ features
+            features -= self.rest
         weights = sample_weight if shared is None or shared.weights is None else shared.weights
-        self.design = self.learner.design(features if shared else self._rows(features), weights)
+        rows = features if shared is not None or self.centred else self._rows(features)
+        self.design = self.learner.design(rows, weights)
         moved = self.learner.centres_targets and intercept == "free"
         moved = moved and (self.centred or (shared is not None and not self.design.rows.dear))
         self.y_shift = a @ y if moved else np.zeros(y.shape[1:])
@@ -197,7 +200,10 @@ class LinearFold:
         phi, unit, blur = self.learner.score(self, scoring, y, sample_weight / sample_weight.sum())
         train, design = self.unpenalised if self.minimised_out else None, Design.of(rows, weights)
         targets = self.y if self.design.rows.dear else self.targets(y)
-        return HeldOut(design, targets, phi, 1.0 / folds / unit, train, offset=offset, blur=blur)
+        made = HeldOut(design, targets, phi, 1.0 / folds / unit, train, offset=offset, blur=blur)
+        if self.design.rows is design.rows and offset is None and not self.design.riders:
+            self.design.riders.append(made.rider)
+        return made
 
     def as_given(self, X: Any, y: Array) -> LinearFold:
         """The problem of these rows and targets to the last bit, which are those that the fold was made of."""

@@ -33,7 +33,7 @@ from suffice.arrays import EPS, Array
 from suffice.lazy import cached_property
 from suffice.models.margin_losses import Squared
 from suffice.penalties.prox import soft
-from suffice.prove.downdated import OnColumns
+from suffice.prove.downdated import WIDE, OnColumns
 from suffice.rows.given import numbered, taken
 from suffice.rows.rounding import gamma
 from suffice.sklearn._coefficient_proofs import MINUS, OPEN, PLUS, ZERO, CoefficientProofs
@@ -79,6 +79,8 @@ class Influence:
         found = taken_one_by_one(data, search.best_penalties_)
         if found is None:
             raise TypeError(f"influence is of models of one output with an l1 and an l2, got {search.estimator}")
+        if found.models.turn is not None or not found.models.on:
+            raise TypeError(f"influence is of at most {WIDE} columns with weights for each row")
         low, high = _ranges(found)
         features = _features(found)
         unclear = (low <= 0.0) & (high >= 0.0) & (low < high)  # of columns that might enter or leave
@@ -240,8 +242,7 @@ def _refitted(data: SearchData, penalties: dict[str, float], rows: Any) -> tuple
 def _ranges(found: Downdates) -> tuple[Array, Array]:
     """Between which every weight lies without each row: rows x weights."""
     models = found.models
-    W = np.zeros((len(models.model.l1), len(models.groups)))
-    W[models.columns], off = models.weights, np.zeros(W.shape)
+    W, off = models.weights, np.zeros(models.weights.shape)
     for k, on in enumerate(models.on):
         g = np.flatnonzero((models.place == k) & models.proven)
         each = (on.singles * on.factor.scale)[on.weights]

@@ -327,7 +327,7 @@ def asked(search: Any, X: Any, coverage: float, method: str, tuning: str) -> tup
         raise ValueError(
             f"tuning='repeated' cuts folds anew, by a number or a splitter without groups, got cv={search.cv}"
         )
-    final, _ = split_pipeline(search.estimator)
+    final, before = split_pipeline(search.estimator)
     if not isinstance(find_adapter(final), LinearEstimator):
         raise TypeError(f"what the predictions of {type(final).__name__} are is not known: it has no intervals")
     if getattr(final, "family", None) == "cox":
@@ -337,6 +337,8 @@ def asked(search: Any, X: Any, coverage: float, method: str, tuning: str) -> tup
     if len(count) != 2 or count[1] != search.n_features_in_:
         raise ValueError(f"X must have the {search.n_features_in_} columns of the training data, got shape {count}")
     validate_data(search, X, reset=False, skip_check_array=True)
+    if before is None and getattr(X, "dtype", np.dtype(float)).kind in "USc":
+        raise TypeError(f"X must be numeric, got dtype {X.dtype}")
     found = search._training.conformal(search, method, tuning)
     if found.classes is None and found.models.margin.shape[1] > 1:
         raise ValueError("intervals are for one target, and y had several")

@@ -22,12 +22,13 @@ from sklearn.base import clone, is_classifier
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import _check_sample_weight
 
-from suffice.arrays import EPS, Array
+from suffice.arrays import EPS, Array, positive
 from suffice.lazy import cached_property
 from suffice.models.margin_losses import Bending, Squared
 from suffice.protocols import conforms
 from suffice.prove.downdated import Groups, WholeModel
-from suffice.prove.left_out import LeftOut, leave_out
+from suffice.prove.left_out import LeftOut
+from suffice.prove.left_out_dual import left_out_models
 from suffice.rows.given import here, indexed
 from suffice.rows.gram import fits_array
 from suffice.sklearn._final_fit import solved
@@ -102,8 +103,7 @@ def leave_one_out(
         A smooth score by scikit-learn's name; the first that the estimator has.
     """
     task = LeftOutTask.of(model, X, y, sample_weight, groups)
-    if not (within > 0.0):
-        raise ValueError(f"within must be positive, got {within!r}")
+    within = positive(within, "within", infinite=True)
     scorings = task.adapter.scorings
     scoring = scorings[0] if scoring is None else scoring
     if scoring not in scorings or scoring == "r2":
@@ -141,11 +141,13 @@ class LeftOutTask:
             raise TypeError(f"what penalties {type(final).__name__} has is not known: give a fitted SufficeSearchCV")
         X, y = indexed(here(X), here(y))
         y, count = np.asarray(y), int(np.shape(X)[0])
+        if count == 0:
+            raise ValueError("X must have rows, got none")
         if y.ndim != 1 or len(y) != count:
             raise ValueError(f"y must have one entry for each of {count} rows, got shape {y.shape}")
         weight = _check_sample_weight(sample_weight, np.zeros((count, 1)), dtype=np.float64, ensure_non_negative=True)
         if groups is None:
-            parts, labels = [np.array([row]) for row in range(count)], list(range(count))
+            parts, labels = list(np.arange(count)[:, None]), list(range(count))
         else:
             groups = np.asarray(groups)
             if groups.shape != (count,):
@@ -156,9 +158,12 @@ class LeftOutTask:
             parts, labels = [np.flatnonzero(which == g) for g in range(len(known))], known.tolist()
         if len(parts) < 2:
             raise ValueError(f"there must be two groups at least to leave one out, got {len(parts)}")
-        y = y if is_classifier(estimator) else np.asarray(y, dtype=np.float64)
-        if not is_classifier(estimator) and not np.isfinite(y).all():
-            raise ValueError(f"y must be finite, row {int(np.argmin(np.isfinite(y)))} is not")
+        if not is_classifier(estimator):
+            if y.dtype.kind not in "biufO":
+                raise TypeError(f"y must be numeric, got dtype {y.dtype}")
+            y = np.asarray(y, dtype=np.float64)
+            if not np.isfinite(y).all():
+                raise ValueError(f"y must be finite, row {int(np.argmin(np.isfinite(y)))} is not")
         return cls(SearchData(clone(estimator), X, y, weight), adapter, penalties, tuple(parts), tuple(labels))
 
     @cached_property
@@ -183,11 +188,11 @@ class LeftOutTask:
         whole = self.whole
         count = len(self.data.y)
         margin, error = np.full(count, math.nan), np.full(count, math.inf)
-        fast = self._downdated(whole)
+        fast = self.downdated()
         models = None
         if fast is not None:
             model, w, b, parts = fast
-            models = leave_out(model, w, b, parts, within)
+            models = left_out_models(model, w, b, parts, within)
             m, off = models.left()
             margin[parts.rows], error[parts.rows] = shifted(whole, m, off, parts.rows)
         open_, refits = [], 0
@@ -219,20 +224,21 @@ class LeftOutTask:
             ends, mean = (-math.inf, score.offset), math.nan
         return LeftOutRows(margin, error, link(margin), low, high, mean, ends, scoring, tuple(open_), refits, models)
 
-    def _downdated(self, whole: Split) -> tuple[WholeModel, Array, float, Groups] | None:
+    def downdated(self) -> tuple[WholeModel, Array, float, Groups] | None:
         """The model of all rows as `suffice.prove.left_out` takes it, with its weights, intercept and groups; None
         where it is another kind of model."""
-        known = self.downdates(whole)
-        if known is None:
+        if self.downdates is None:
             return None
-        (groups, c), (l1, l2) = known, self.penalties(self._weights(whole))
+        whole, (groups, c) = self.whole, self.downdates
+        l1, l2 = self.penalties(self._weights(whole))
         x = solved(whole.model.at(l1=c * l1, l2=c * l2), whole.solver, ACCURACY).x
         return *whole_model(whole, x, c * l1, c * l2), groups
 
-    def downdates(self, whole: Split) -> tuple[Groups, float] | None:
+    @cached_property
+    def downdates(self) -> tuple[Groups, float] | None:
         """The groups, with what becomes of penalties that are times c, and c, which most have: where leverages are near
         1, penalties that shrink as well would leave no proof. None where models do not come from that of all rows."""
-        fold = whole.model
+        whole, fold = self.whole, self.whole.model
         if not isinstance(fold, LinearFold) or type(fold.learner) is not OneMargin or fold.design.rows.dear:
             return None
         plain = conforms(fold.psi, Bending) and not np.any(fold.structure.positive)

@@ -24,6 +24,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -33,6 +35,7 @@ from sklearn.pipeline import Pipeline
 from suffice.arrays import Array
 from suffice.evaluation import Evaluation
 from suffice.penalties.prox import Indices
+from suffice.rows.margins import together_if_dear
 from suffice.sklearn.adapters import Adapter, Fold, by_liblinear
 from suffice.sklearn.folds import FLOOR, LinearFold
 from suffice.sklearn.target import inside, transforms_target
@@ -275,7 +278,8 @@ class PenaltySpace:
 
     def of_data(self, models: Sequence[Fold]) -> PenaltySpace:
         """With ranges that the data give, where the user gave none."""
-        largest = {"l1": max(fold.l1_max for fold in models), "l2": max(fold.l2_floor / FLOOR for fold in models)}
+        l1 = together_if_dear(models)([partial(attrgetter("l1_max"), fold) for fold in models])
+        largest = {"l1": max(l1), "l2": max(fold.l2_floor / FLOOR for fold in models)}
         if not self.ours or not min(largest.values()) > 0.0 or not max(largest.values()) < LARGEST:
             return replace(self, ours=frozenset())
         if self.ratio > 0.0 and self.names == ("l2",):  # which brings an l1 along

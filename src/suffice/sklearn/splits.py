@@ -316,7 +316,7 @@ class SearchData:
             X_train, X_test = shared, self.place.less(X_test, shared.shift)
         else:
             kinds: Any = {"accept_sparse": ("csr", "csc"), "dtype": np.float64}
-            X_train, X_test = (check_array(part, **kinds) for part in (X_train, X_test))
+            X_train, X_test = (check_array(part, **kinds, input_name="X") for part in (X_train, X_test))
         self._check(y[train], self.weight[train], self.weight[test], name)
         s = adapter.weights(estimator, y[train], self.weight[train], self.classes)
         made = self._made(estimator, before, X_train, y[train], s, X_test, y[test], self.weight[test])

@@ -30,7 +30,7 @@ from suffice.solvers.quadratic import Matrix, Quadratic
 MODEL_TOLERANCE = 0.2  # by which a minimiser of q shortens its least subgradient;
 GOOD, EXACT = 0.1, 1e-3  # with other penalties, before it is found where they are smooth, and after
 ADMM_ITERATIONS, ITERATIONS = 100, 500  # the latter of FISTA,
-SMOOTH = 30  # and of Newton's method on the variables that are free
+SMOOTH, STILL = 30, 1e-8  # and of Newton's method on the variables that are free: its next step would be the square
 FACES = 20
 WHOLE = 1.0 - 1e-6  # of the way to the least q with given signs
 CHECK_EVERY = 5
@@ -111,7 +111,7 @@ def _where_smooth(H: Quadratic, gradient: Array, w: Array, v: Array, g: Structur
         wanted[free] -= part.solver()((gradient + H.product(v - w))[free] + slope)
         moved = g.prox(wanted, 0.0)  # back within bounds
         moved = np.where(moved * v < 0.0, 0.0, moved)
-        ended = (bend is None and np.array_equal(moved, wanted)) or norm(moved - v) <= 1e-13 * norm(v)
+        ended = (bend is None and np.array_equal(moved, wanted)) or norm(moved - v) <= STILL * norm(v)
         v = moved
         if ended:
             break

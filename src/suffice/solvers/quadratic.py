@@ -26,6 +26,7 @@ from scipy.linalg.lapack import dpotrf, dpotrs
 from suffice.arrays import EPS, Array
 from suffice.lazy import cached_property
 from suffice.penalties.prox import Indices
+from suffice.rows.gram import chosen_columns
 
 Solve = Callable[[Array], Array]
 
@@ -58,7 +59,7 @@ class Matrix:
 
     def on(self, free: Indices) -> Matrix:
         """H on some of its variables."""
-        return Matrix(self.H[np.ix_(free, free)])
+        return self if len(free) == len(self.H) else Matrix(self.H[np.ix_(free, free)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +74,9 @@ class Wide:
     def of(cls, X: Array, columns: Indices, curvature: Array, ridge: float | Array, mean: Array | None) -> Wide:
         """Of rows that count only: others are zero in B."""
         rows = np.flatnonzero(curvature)
-        B = X[rows] if len(columns) == X.shape[1] else X[rows].take(columns, axis=1)
+        part = X if len(rows) == len(X) else X[rows]
+        B = chosen_columns(part, columns)
+        B = X.copy() if B is X else B
         if mean is not None:
             B -= mean
         B *= np.sqrt(curvature[rows])[:, None]
@@ -107,7 +110,7 @@ class Wide:
         return once if float(D.min()) > SAFE * float(squares.max(initial=0.0)) else twice
 
     def on(self, free: Indices) -> Quadratic:
-        part, ridge = self.B.take(free, axis=1), on_these(self.ridge, free)
+        part, ridge = chosen_columns(self.B, free), on_these(self.ridge, free)
         return Wide(part, ridge) if len(free) > len(part) else with_ridge(part.T @ part, ridge)
 
 

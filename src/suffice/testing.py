@@ -1,5 +1,10 @@
-"""Counterexamples to what certificates rest on: a problem's mu, L, gradient and prox, a solver's steps, a loss's error
-bound, an objective's accuracy."""
+"""Conformance checks for what users bring: a problem, a solver, a loss, an objective. One call each.
+
+A proof is worth what its assumptions are worth. Each check looks for a counterexample to what the package relies on (a
+problem's mu, L, gradient and prox, a solver's steps, a loss's error bound, an objective's accuracy), in random and in
+adversarial directions, and raises `ConformanceError` with the numbers if it finds one. Silence is no proof, but a wrong
+mu, L, prox, gradient, error bound or certificate rarely survives.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +30,8 @@ from suffice.solvers.certificate import RULES, Certificate, certify
 from suffice.solvers.problem import Composite
 from suffice.solvers.solution import Solution, Solver
 from suffice.solvers.solver import iterate, refusal, solve
+
+__all__ = ["ConformanceError", "check_loss", "check_objective", "check_problem", "check_solver", "sample_problems"]
 
 FIRST_ORDER = ("fista", "fista_adaptive", "gradient_descent")
 SLACK = 1e-9  # relative: what rounding may blur in the inequalities checked here

@@ -15,7 +15,8 @@ from suffice.sklearn.adapters import _ADAPTERS, ROWS
 from suffice.sklearn.estimators import Regression
 from suffice.sklearn.folds import LinearFold
 from suffice.terms import SQUARED
-from suffice.testing import ConformanceError, check_adapter
+from suffice.testing import ConformanceError
+from tests.sklearn.adapter_checks import check_adapter
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((60, 4)) + 0.3

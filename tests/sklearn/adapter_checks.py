@@ -16,7 +16,7 @@ import numpy as np
 from suffice.arrays import Array, norm
 from suffice.solvers.solution import Solution
 from suffice.solvers.solver import solve
-from suffice.testing.numerics import check_loss, check_problem, require
+from suffice.testing import check_loss, check_problem, require
 
 SHARES = (0.3, 0.03)  # of the largest penalties that matter, at which problems are looked at
 ACCURACY = 1e-8  # of the weights, relative
