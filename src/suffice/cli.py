@@ -171,8 +171,11 @@ def certify(
 def update(
     run: Annotated[Path, typer.Argument(help="the folder of a run of `suffice tune`")],
     data: Annotated[Path | None, typer.Argument(help="a file of rows to add, with the columns of the table")] = None,
-    remove: Annotated[Path | None, typer.Option(help="a file of ids of rows to remove")] = None,
+    remove: Annotated[
+        Path | None, typer.Option(help="a file of ids of rows to remove; of a run on a cluster, a part to remove")
+    ] = None,
     by: Annotated[str | None, typer.Option("--id", help="the column of both in which ids stand")] = None,
+    cluster: Annotated[str | None, typer.Option(help="where the scheduler of the run is now, if it has moved")] = None,
     as_json: Json = False,
 ) -> None:
     """Go on with rows added or removed: a new model, proven of the rows that there are now, and whether the penalties
@@ -180,7 +183,7 @@ def update(
     with _one_line_errors("update"):
         from suffice.tabular import update as updating
 
-        found = updating.update(run, data, gone=remove, by=by, began=_began)
+        found = updating.update(run, data, gone=remove, by=by, cluster=cluster, began=_began)
     typer.echo(json.dumps(found.plain(), allow_nan=False) if as_json else "\n".join(updating.told(found)))
     if not found.outcome.result.success:
         raise _exit(f"suffice: stopped early, {found.outcome.result.message}", 1)

@@ -6,8 +6,8 @@ import pytest
 import suffice
 from suffice import losses, problems
 from suffice.globally.models import folds_of, minimised
-from suffice.globally.paths import PenaltyBox, clips_of, path_of, sizes_of
-from suffice.globally.reach import ball_of
+from suffice.globally.paths import PenaltyBox, clips_of, excess_of, expansion_of, path_of, ranges_of, sizes_of
+from suffice.globally.reach import Ball, PathReach, ball_of
 from suffice.globally.surfaces import part_of, together
 from suffice.terms import POISSON
 
@@ -100,3 +100,70 @@ def test_minimisers_are_as_near_to_the_path_as_the_ball_says(kind):
             assert np.all(np.delete(h, P) == 0.0)
             assert np.linalg.norm(ball.factor.R @ (h[P] / ball.factor.scale)) <= ball.rho * (1.0 + 1e-9) + 1e-9
     assert seen >= 5
+
+
+class Sparse:
+    """A problem with an l1 penalty and hardly any l2."""
+
+    def __init__(self, problem):
+        self.problem = problem
+
+    def at(self, *, l1):
+        return self.problem.at(l1=l1, l2=1e-3 * l1)
+
+    def shares(self, names):
+        return {"l1": (1.0, 1e-3)}
+
+
+def wide(kind, seed):
+    """More columns than rows, most of which count for nothing; one penalty."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((40, 80))
+    m = X[:, :4] @ np.ones(4) + rng.standard_normal(40)
+    y = {"squares": m, "logistic": np.where(m > 0.0, 1.0, -1.0), "poisson": np.floor(np.exp(np.clip(m, -2.0, 2.0)))}[
+        kind
+    ]
+    lower, held = KINDS[kind]
+    space = suffice.Space(l1=(1e-4, 1.0))
+    problem = suffice.BilevelProblem([Sparse(lower(X[:30], y[:30]))], [held(X[30:], y[30:])], space=space)
+    return problem, rng
+
+
+@pytest.mark.parametrize("kind", ["squares", "logistic", "poisson"])
+def test_gradients_outside_move_no_farther_than_they_are_said_to(kind):
+    seen, sharper = 0, 0
+    for seed in range(12):
+        problem, rng = wide(kind, seed)
+        (fold,) = folds_of(problem)
+        c = np.array([10.0 ** rng.uniform(-1.6, -0.7)])
+        box = PenaltyBox(0.9 * c, 1.1 * c)
+        w, _ = minimised(fold, *(fold.B @ c), np.zeros(fold.design.shape[1]))
+        path, sizes = path_of(fold, w, box), sizes_of(box.r)
+        known, clips = expansion_of(fold, path), clips_of(fold, path, box, sizes)
+        ranges, excess = ranges_of(fold, path, known, sizes, clips), excess_of(fold, box, known, sizes)
+        inside = excess >= -0.02 * c
+        inside[path.S] = True
+        reach = PathReach(fold, path, box, known, ranges, excess, Ball(None, 0.0, clips, sizes))
+        far = np.where(inside, excess, excess + 10.0)  # of columns that are not worth a closer look
+        two = (reach, PathReach(fold, path, box, known, ranges, far, reach.plain))
+        made, plain = (one.on(np.flatnonzero(inside), np.zeros(len(path.m0))) for one in two)
+        if made is None:
+            continue
+        sharper += bool(np.any(made[1][~inside] < 0.9 * plain[1][~inside]))
+        for t in box.low + rng.random((4, 1)) * (box.high - box.low):
+            true, _ = minimised(fold, *(fold.B @ t), w)
+            if np.any(true[~inside]):
+                continue  # not the minimiser on the columns inside
+            seen += 1
+            m, _ = fold.start(true)
+            slopes = fold.design.X.T @ (fold.a * fold.loss.derivative(m, fold.y))
+            told = known.K[: len(w)] @ np.array([1.0, *(t - box.centre), *(t - box.centre) ** 2])
+            assert np.all(np.abs(slopes - told)[~inside] <= made[1][~inside] + 1e-8)
+    assert seen >= 10
+    assert sharper
+
+
+def test_a_kink_on_one_side_does_not_end_what_is_known_on_the_other():
+    made = suffice.certify_global(wide("logistic", 0)[0], 0.01)
+    assert made.success
+    assert made.evaluations <= 30  # 43 without weights that are foretold, and without a closer look at gradients

@@ -15,7 +15,7 @@ from suffice.prove.scores import LogScore
 from suffice.rows.blocks import RowBlocks
 from suffice.rows.design import Design
 from suffice.rows.gram import Pull
-from suffice.rows.margins import side_by_side, threads, together
+from suffice.rows.margins import together
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((600, 5))
@@ -178,12 +178,3 @@ def test_margins_of_no_weights_read_nothing():
     counted = Counted()
     assert not (counted.X @ np.zeros(5)).any()
     assert counted.reads == 0.0
-
-
-def test_threads_change_no_bit_and_no_order():
-    with threads(2):
-        found = side_by_side([partial(lambda k: (k, threading.get_ident(), X[k:].T @ X[k:]), k) for k in range(5)])
-    assert [k for k, _, _ in found] == list(range(5))
-    assert all(np.array_equal(G, X[k:].T @ X[k:]) for k, _, G in found)
-    assert threading.get_ident() not in {thread for _, thread, _ in found}
-    assert {thread for thread in side_by_side([threading.get_ident] * 3)} == {threading.get_ident()}

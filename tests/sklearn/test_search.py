@@ -433,7 +433,7 @@ def test_small_tables_are_searched_by_one_thread_of_blas_and_threads_come_back()
 
 
 def test_threads_share_the_folds_of_a_large_matrix_to_the_same_bits(monkeypatch):
-    monkeypatch.setattr("suffice.rows.margins.MANY", 1)
+    monkeypatch.setattr("suffice.sklearn._preparation.MANY", 1)
     X, y = classification()
     estimator, space, _ = ESTIMATORS["logistic"]
     with threadpool_limits(1):

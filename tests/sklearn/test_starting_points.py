@@ -6,9 +6,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits, make_regression
-from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, Ridge
+from sklearn.linear_model import ElasticNet, Lasso, LogisticRegression, PoissonRegressor, Ridge
 from sklearn.model_selection import KFold, StratifiedKFold
-from sklearn.preprocessing import StandardScaler
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import suffice
 from suffice.sklearn import SufficeSearchCV, _starting_points
@@ -156,3 +157,15 @@ def test_a_line_ends_where_the_loss_has_turned():
     search = SufficeSearchCV(Ridge(), {"l2": (1e-9, 1e2)}, cv=CV, refit=False, options=ONE).fit(X, y)
     looks = search.cv_results_["penalty_l2"][search.cv_results_["purpose"] == "overview"]
     assert looks.min() > 1e-6
+
+
+def test_many_rows_are_sketched_where_a_fold_lacks_a_level():
+    """Then its models have a column less than those of other folds."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 4, (14_000, 2))
+    X[0, 0] = 9
+    y = rng.poisson(np.exp(0.2 * X[:, 1]))
+    pipeline = make_pipeline(OneHotEncoder(handle_unknown="ignore", sparse_output=False), PoissonRegressor())
+    search = SufficeSearchCV(pipeline, cv=3, refit=False).fit(X, y)
+    assert len({one.x.size for one in search._fold_weights.solutions}) == 2
+    assert search.result_.success

@@ -14,7 +14,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from suffice.sklearn import SufficeSearchCV
 from suffice.sklearn.dealt_rows import folds_of
-from suffice.sklearn.update import curvature, placed
+from suffice.sklearn.update import placed
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def diabetes():
 
 
 def rows_of(search):
-    return search._for_updates[0]
+    return search._for_updates
 
 
 def ridge_of(X, y, l2):
@@ -127,6 +127,46 @@ def test_penalties_move_where_the_data_ask_for_others():
     assert np.isclose(search.best_score_, cold.best_score_, rtol=1e-3)
 
 
+@pytest.mark.parametrize("estimator", [LogisticRegression(l1_ratio=0.5, solver="saga"), ElasticNet()])
+def test_penalties_are_left_where_the_loss_is_flat_and_a_valley_lies_far_away(estimator):
+    """All weights of the first rows are zero, and no derivative says that the new rows have something to tell."""
+    rng = np.random.default_rng(3)
+    X, noise = rng.normal(size=(400, 6)), rng.normal(size=400)
+    y = np.where(np.arange(400) < 200, noise, X[:, 0] + noise)
+    y = y if isinstance(estimator, ElasticNet) else np.where(y > 0.0, "yes", "no")
+    search = SufficeSearchCV(estimator, {"l1": (1e-4, 1.0), "l2": (1e-4, 1.0)})
+    search.fit(X[:200], y[:200])
+    assert search.n_nonzero_ == 0
+    search.update(X[200:], y[200:])
+    assert not search.update_.kept
+    cold = SufficeSearchCV(estimator, search.space, cv=rows_of(search).splits).fit(X, y)
+    assert np.isclose(search.best_score_, cold.best_score_, rtol=1e-3)
+    assert np.sum(search.cv_results_["purpose"] == "overview") == 2  # there, and where the sketch is least
+
+
+def test_what_could_be_gained_is_told_as_it_is(diabetes):
+    X, y = diabetes
+    search = SufficeSearchCV(ElasticNet()).fit(X[:150], y[:150]).update(X[150:], y[150:])
+    cold = SufficeSearchCV(ElasticNet(), cv=rows_of(search).splits).fit(X, y)
+    gained = 1.0 - cold.best_score_ / search.best_score_
+    assert search.update_.kept and gained <= search.update_.gain + 1e-4
+    assert len(search.cv_results_["work"]) == 1
+
+
+@pytest.mark.filterwarnings("ignore:the best l2 lies on")
+@pytest.mark.parametrize("kind", ["squares", "labels"])
+def test_one_penalty_of_a_small_table_is_proven_unasked(diabetes, kind):
+    X, y = diabetes[0], diabetes[1] if kind == "squares" else diabetes[1] > 140.0
+    estimator = Ridge() if kind == "squares" else LogisticRegression()
+    search = SufficeSearchCV(estimator).fit(X[:400], y[:400]).update(X[400:], y[400:])
+    assert search.update_.proven and search.update_.kept
+    losses = [
+        -SufficeSearchCV(estimator, {"l2": (l2, 1.0001 * l2)}, cv=rows_of(search).splits).fit(X, y).best_score_
+        for l2 in np.logspace(-4, 1, 6)
+    ]
+    assert min(losses) >= -search.best_score_ * (1.0 - search.update_.gain)
+
+
 @pytest.mark.filterwarnings("ignore:the best l2 lies on")
 def test_a_gain_is_proven_where_that_was_asked_for(diabetes):
     X, y = diabetes
@@ -208,19 +248,3 @@ def test_wrong_rows_are_refused_and_nothing_is_lost(diabetes):
     assert np.array_equal(again.predict(X), search.predict(X))
     with pytest.raises(ValueError, match="no rows to update"):
         again.update(remove=[0])
-
-
-def test_the_curvature_of_a_parabola_is_found():
-    from suffice import Evaluation
-
-    H = np.array([[2.0, 0.5], [0.5, 1.0]])
-
-    def at(theta, slope=True):
-        d = np.array(theta)
-        F = 1.0 + 0.5 * d @ H @ d
-        return Evaluation(theta, [F**0.5], [0.0], gradient=H @ d if slope else None)
-
-    best = at([0.0, 0.0])
-    assert np.allclose(curvature([best, at([0.1, 0.0]), at([0.0, -0.2])], best), H, atol=1e-6)
-    assert curvature([best, at([0.1, 0.0])], best) is None  # nothing is known across
-    assert curvature([best, at([5.0, 0.0]), at([0.0, 5.0])], best) is None  # too far

@@ -16,6 +16,7 @@ from suffice import problems, solve
 from suffice.rows.blocks import RowBlocks
 from suffice.sklearn import ElasticNetGLM
 from suffice.tabular import TableError, read
+from suffice.tabular.check import check
 from suffice.tabular.columns import Summary
 from suffice.tabular.entries import Column, Form
 from suffice.tabular.parts import PartedTable, check_settings, of_files
@@ -23,6 +24,7 @@ from suffice.tabular.predict import predict
 from suffice.tabular.preparation import RowsPreparation, preparation_of
 from suffice.tabular.run import claim, execute, load, opened
 from suffice.tabular.settings import Settings
+from suffice.tabular.update import update
 
 pytest.importorskip("pyarrow")
 distributed = pytest.importorskip("distributed")
@@ -113,6 +115,37 @@ def test_medians_are_exact(values):
     for k, preparation in enumerate(prepared(column, {}, fold, 2)):
         inside = fold != k
         assert preparation.medians_[0] == np.nanmedian(column[inside])
+
+
+def test_parts_come_and_go(files, address, tmp_path):
+    y = FRAME.a + (FRAME.c == "x") + 0.5 * np.random.default_rng(5).standard_normal(ROWS)
+    paths, new = files(y=y), str(tmp_path / "new.parquet")
+    more = FRAME.assign(y=y)[:60].assign(a=FRAME.a[:60] + 0.5, c="w")
+    more.to_parquet(new)
+    run(asked(paths, cv=2, model="ridge", no_report=True, max_evaluations=2), address, tmp_path / "run")
+    folds = json.loads((tmp_path / "run" / "state.json").read_text())["folds"][0]
+    found = update(tmp_path / "run", new)
+    assert found.update.same_folds and (found.update.added, found.update.rows) == (60, 300)
+    found = update(tmp_path / "run", None, gone=paths[0], cluster=address)
+    assert (found.update.removed, found.update.rows) == (120, 180)
+    left, search = pd.concat([FRAME.assign(y=y)[120:], more]), found.outcome.search
+    X = found.outcome.model[0].transform(left)
+    X, l2 = X - X.mean(axis=0), search.best_penalties_["l2"]
+    exact = np.linalg.solve(X.T @ X + 180 * l2 * np.eye(X.shape[1]), X.T @ (left.y - left.y.mean()))
+    assert np.linalg.norm(search.coef_ - exact) <= search.coef_radius_ + 1e-9
+    assert json.loads((tmp_path / "run" / "state.json").read_text())["folds"][0][:120] == folds[120:]
+    for path, gone, words in (
+        (new, None, "was added already"),
+        (None, paths[0], "is no part of the run"),
+        (str(tmp_path / "none.parquet"), None, "cannot be read"),
+    ):
+        with pytest.raises(TableError, match=words):
+            update(tmp_path / "run", path, gone=gone)
+    FRAME.assign(y=y)[:70].to_parquet(new)
+    with pytest.raises(TableError, match="has changed since the run"):
+        update(tmp_path / "run", None, gone=paths[1])
+    with pytest.raises(ValueError, match="a check is for runs of one table"):
+        check(tmp_path / "run", new)
 
 
 @pytest.mark.slow

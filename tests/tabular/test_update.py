@@ -12,6 +12,7 @@ import pytest
 from sklearn.datasets import load_diabetes
 
 from suffice import files
+from suffice.report import folder as places
 from suffice.tabular import TableError, states
 from suffice.tabular.predict import predict
 from suffice.tabular.run import claim, execute, load
@@ -76,6 +77,13 @@ def test_rows_are_added_and_the_model_is_that_of_all_rows(run, whole, tmp_path):
     json.dumps(found.plain(), allow_nan=False)
 
 
+def test_the_report_has_the_name_of_the_first_file(run, whole, tmp_path):
+    command = places.read(run / "command.json")
+    places.write(run / "command.json", {**command, "no_report": False})
+    found = update(run, file_of(whole[300:305], tmp_path / "a.csv"))
+    assert "<h1>base.csv after 1 update: target</h1>" in found.outcome.page.read_text()
+
+
 def test_a_row_that_is_removed_leaves_nothing_behind(run, whole, tmp_path):
     update(run, file_of(whole[300:310], tmp_path / "a.csv"))
     found = update(run, None, gone=file_of(whole.loc[[7, 305], ["id"]], tmp_path / "gone.csv"), by="id")
@@ -111,11 +119,14 @@ def test_files_that_do_not_fit_are_refused_and_nothing_changes(run, whole, tmp_p
 
 def test_columns_more_or_fewer_and_new_levels_are_told(run, whole, tmp_path):
     new = whole[310:330].drop(columns="id").assign(mood="fine")
-    new.loc[312, "sex"] = "x"
+    new.loc[312, "sex"], new.loc[313, "bp"] = "x", 1048.0
     found = update(run, file_of(new, tmp_path / "a.csv"))
     assert any("lacks 'id', of no use to the model" in note for note in found.notes)
     assert any("also has 'mood', which the run has not" in note for note in found.notes)
-    assert any("column 'sex': 1 level not seen before, 'x'" in note for note in found.notes)
+    assert any("column 'sex': 1 level never seen, 'x'" in note for note in found.notes)
+    assert any("column 'bp'" in note and note.endswith(", such as 1048") for note in found.notes)
+    before, score = lines_of(run)[0]["score"], next(line for line in told(found) if line.startswith("Score"))
+    assert score.endswith(f"; {before:.4g} before")
     assert len(found.outcome.search.coef_) == 6
 
 

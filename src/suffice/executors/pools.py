@@ -32,6 +32,7 @@ from suffice.arrays import whole_number
 from suffice.executors.spread import HELD, Serial, Spread, Work, WorkerError, call, controller, drop, pack, write_shared
 
 START = 5.0  # seconds until processes are at work: 2 on an idle machine, 5 on a busy one
+MANY = 1 << 20  # entries of X: NumPy and BLAS let other threads go on for most of the time that a product takes
 TIMES = 25  # evaluations of a search: from 5 to 40
 
 
@@ -153,6 +154,15 @@ class Processes(Futures):
         if self._remove is not None:
             self._remove()
         self._folder = self._remove = None
+
+
+class Threads(Futures):
+    """Threads from the beginning, for problems of which each has MANY numbers."""
+
+    estimate = "threads: X is large"
+
+    def __init__(self, workers: int) -> None:
+        super().__init__(partial(ThreadPoolExecutor, workers), workers=workers)
 
 
 class Worthwhile(Processes):

@@ -16,7 +16,9 @@ at: all of its path is known (`suffice.globally.homotopy`).
 One parameter is swept: from weights at c the widest c - r, c + r is looked for of which enough is proven, and what is
 left on either side is a cell of its own, so that no look is lost on a cell too wide. r/c changes little from one to the
 next: c is chosen for such an r to end at the cell's upper end. Enough is what cannot hold anything better, or what is
-known to a ROUGH share of F; where that turns out too rough, to a TIGHT share of epsilon, from the same weights.
+known to a ROUGH share of F; where that turns out too rough, to a TIGHT share of epsilon, from the same weights. Beside
+c - r, c + r follow boxes as wide as r, each around weights that the path through those at c foretells, for as long as
+enough is proven of them: a kink on one side does not end what is known on the other, and no problem is solved for them.
 
 Two parameters are cut in the user's units: at the geometric mean of their ends, or at a CUT-th of the upper one where
 that is more, since penalties that are small beside the data's curvature all look alike. A cell without an upper end is
@@ -45,7 +47,7 @@ from suffice.arrays import Array, frozen
 from suffice.evaluation import Evaluation
 from suffice.globally import homotopy
 from suffice.globally.models import CertifiableFold, folds_of, minimised
-from suffice.globally.paths import PenaltyBox
+from suffice.globally.paths import PenaltyBox, foreseen
 from suffice.globally.surfaces import LossSurface, part_of, together, unknown
 from suffice.journal.answers import Journal, request_key
 from suffice.search.bilevel import BilevelProblem
@@ -59,7 +61,8 @@ TIGHT = 0.1  # of epsilon: what a cell's slack may be, relative to F, for all to
 INSIDE = 1e-3  # of the way from an end to the centre
 ROUGH = 0.1  # of F: the slack of a cell that is looked at
 SHRUNK, SHRINKS = 0.75, 12  # r from try to try, and how often
-FARTHER, NEARER = 1.2, 0.8  # times the latest r/c: where tries begin, and what c counts on
+FARTHER, NEARER = 1.2, 1.0  # times the latest r/c: where tries begin, and what c counts on
+BOXES = 16  # on either side of a look, at most, by weights that are foretold
 NARROWEST = 1e-9  # of its upper end: a cell this narrow is not cut any more
 
 
@@ -263,10 +266,28 @@ class BranchAndBound:
             r = high - c if SHRUNK * r < high - c < r else SHRUNK * r
         known = surface.slack <= tight * least
         self._push(cell.known_by(surface, near, surface=surface, solved=not known, reach=r / c), found)
-        for end, other in ((low, near.low[0]), (near.high[0], high)):
-            if end < other:
-                left = PenaltyBox(np.array([end]), np.array([other]))
-                self._push(cell.known_by(cell.surface, left, reach=r / c), found)
+        for end, other, step in ((float(near.low[0]), low, -r), (float(near.high[0]), high, r)):
+            if end != other:
+                self._beside(cell, end, other, step, c, found)
+
+    def _beside(self, cell: Cell, end: float, other: float, r: float, c: float, found: Sequence[Array]) -> None:
+        """Cells from one end of what is known by weights at c to the other end of a cell: by weights that the path
+        through them foretells, r at a time, for as long as enough follows from these, and what is left."""
+        at, tight = np.array([c]), TIGHT * self.epsilon
+        for _ in range(BOXES):
+            to = other if abs(other - end) <= FARTHER * abs(r) else end + r
+            box = PenaltyBox(np.array([min(end, to)]), np.array([max(end, to)]))
+            told = [foreseen(fold, w, at, box.centre) for fold, w in zip(self.folds, found, strict=True)]
+            surface = together([part_of(fold, w, box) for fold, w in zip(self.folds, told, strict=True)], box)
+            least = max(surface.least(box), cell.lower)
+            if not (surface.slack <= max(ROUGH, tight) * least or least >= (1.0 - self.epsilon) * self.upper):
+                break
+            self._push(cell.known_by(surface, box, surface=surface, reach=abs(r) / c), told)
+            if to == other:
+                return
+            end = to
+        left = PenaltyBox(np.array([min(end, other)]), np.array([max(end, other)]))
+        self._push(cell.known_by(cell.surface, left, reach=abs(r) / c), found)
 
     def _minimised(self, t: Array | None, starts: Starts) -> list[Array]:
         """Weights of all folds at parameters t, zeros without any; it counts as an evaluation."""

@@ -30,7 +30,6 @@ from suffice.globally.models import CertifiableFold
 from suffice.globally.paths import Indices, PenaltyBox
 from suffice.globally.surfaces import LossSurface, part_of, together, unknown
 from suffice.models.margin_losses import Squared
-from suffice.rows.gram import gram
 
 HALVINGS = 3
 TIES = 20  # segments of no length in a row: then the path is lost
@@ -118,17 +117,17 @@ def _box(low: float, high: float) -> PenaltyBox:
 def segments(fold: CertifiableFold, low: float, high: float) -> Iterator[Segment]:
     """From `high` down to `low`, or to where the path is lost."""
     X, a, y = fold.design.X, fold.a, fold.y
-    unit, root = float(fold.B[0, 0]), np.sqrt(a)
+    unit = float(fold.B[0, 0])
     g = X.T @ (a * y)
     S, sigma = np.zeros(0, dtype=np.intp), np.zeros(0)
     here, ties = high, 0  # of the parameter
     for _ in range(MOST * min(X.shape) + TIES):
-        both = np.column_stack([g[S], sigma])
+        both, (on_S, H) = np.column_stack([g[S], sigma]), fold.hessian(S, y, 0.0)
         try:
-            p, q = (cho_solve(cho_factor(gram(X[:, S], scale=root)[0]), both) if len(S) else both).T
+            p, q = (cho_solve(cho_factor(H), both) if len(S) else both).T
         except (LinAlgError, ValueError):
             return
-        fit = X.T @ (a[:, None] * (X[:, S] @ np.column_stack([p, q])))
+        fit = X.T @ (a[:, None] * (on_S @ np.column_stack([p, q])))
         end, j = _next(S, sigma, p / unit, q, (g - fit[:, 0]) / unit, fit[:, 1])
         end = min(end, here)
         until = max(end, low)

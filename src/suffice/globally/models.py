@@ -99,6 +99,11 @@ class CertifiableFold:
         """X^2, entry by entry."""
         return squared(self.design.X)
 
+    @cached_property
+    def absolute(self) -> Any:
+        """|X|, entry by entry."""
+        return abs(self.design.X)
+
     def column_norms(self, E: Array) -> Array:
         """||diag(E)^(1/2) x_j|| of all columns."""
         return np.asarray(np.sqrt(self.squares.T @ E))
@@ -108,10 +113,19 @@ class CertifiableFold:
         part = as_array(X[:, S])
         return np.ascontiguousarray(with_constant(part, 1.0) if self.intercept else part)
 
+    @cached_property
+    def gram(self) -> Array | None:
+        """X^T diag(a) X, of which all Hessians of squares are parts; None where it is no help, or too large."""
+        n, d = self.design.shape
+        if self.loss.third > 0.0 or self.intercept or d > min(n, largest_matrix(self.design)):
+            return None
+        return gram(self.design.X, scale=np.sqrt(self.a))[0] if self.design.gram is None else self.design.gram
+
     def hessian(self, S: Any, m: Array, l2: float) -> tuple[Array, Array]:
         """`columns` S of X, and X^T diag(a psi''(m)) X + l2 there, without an l2 for the intercept."""
         X = self.columns(self.design.X, S)
-        H, _ = gram(X, scale=np.sqrt(self.a * self.loss.second(m, self.y)))
+        known = None if self.gram is None else self.gram[np.ix_(S, S)]
+        H = gram(X, scale=np.sqrt(self.a * self.loss.second(m, self.y)))[0] if known is None else known
         at = np.arange(len(S))
         H[at, at] += l2
         return X, H

@@ -86,7 +86,7 @@ class Path:
     A: Array  # (|S|, with the intercept last) x (m + pairs)
     m0: Array  # margins of training rows at w0
     b: float
-    spread: Array  # (H^-1)_jj^(1/2) on S and the intercept, about
+    spread: Array  # (H^-1)_jj^(1/2) on S and the intercept, about, where sides are chosen between
 
 
 def path_of(fold: CertifiableFold, w: Array, box: PenaltyBox) -> Path:
@@ -115,8 +115,18 @@ def path_of(fold: CertifiableFold, w: Array, box: PenaltyBox) -> Path:
         A[:, q] = -cho_solve(factor, penalised * own + (1.0 if j < k else 0.5) * (X.T @ (bent * T[:, j] * T[:, k])))
     if not np.isfinite(A).all():
         return constant
-    inverse = np.diag(cho_solve(factor, np.eye(size)))
+    inverse = np.diag(cho_solve(factor, np.eye(size))) if m > 1 else np.zeros(size)
     return Path(S, sigma, w, A, m0, b, np.sqrt(np.maximum(inverse, 0.0)))
+
+
+def foreseen(fold: CertifiableFold, w: Array, c: Array, t: Array) -> Array:
+    """Weights at parameters t by the path through w, weights at c; those that would change their sign are 0."""
+    path, moved = path_of(fold, w, PenaltyBox(c, c)), w.copy()
+    with np.errstate(all="ignore"):
+        by = np.append(t - c, [(t - c)[j] * (t - c)[k] for j, k in pairs(len(c))])
+        moved[path.S] += (path.A @ by)[: len(path.S)]
+        moved = np.where(moved * w > 0.0, moved, 0.0) if fold.sparse else moved
+    return moved if np.isfinite(moved).all() else w
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,10 +32,16 @@ psi''_max)^2 / C. On P outside S, where w~ is 0, e_j = max(0, |p_j(t)| - l1) + (
 Rows whose C is hardly a float, margins being hundreds, are left out of these sums: whatever multiplies x_i there costs
 its size times ||x_i||_{H^-1}, and moves the gradient of a column by its size times |x_ij|.
 
-*Outside P* the gradient moves by at most ||x_j||_E (sum_j k_j ||x_j||_E + ||C^(-1/2) a zeta||) + ||x_j||_E' rho from
-p_j, E' having psi''_max over all that margins may reach. If |grad_j f| < l1 there for all j outside P, then the
-minimiser on P is that of Phi_t on all columns, and the only one. P begins with the columns on which the path lives and
-those whose gradient may exceed l1 along it; columns for which that cannot be told join P, and it is tried again.
+*Outside P* the gradient moves from p_j along the path by |x_j|^T (a zeta + a psi''_max |X| k) at most, and from the
+path to the minimiser by x_j^T S X h, where S, of secants of psi', lies between C and B = a psi''_max over all that
+margins may reach. That is at most ||x_j|| in the norm by B^2/C times rho; or, with S = C + (S - C),
+
+    |x_j^T S X h|  <=  ( ||X_P^T C x_j||_{H^-1} + ||x_j||_{(B - C)^2 / C} ) rho,
+
+which is less the less of x_j can be said with the columns P; it is made for columns that it may decide. If |grad_j f| <
+l1 there for all j outside P, then the minimiser on P is that of Phi_t on all columns, and the only one. P begins with
+the columns on which the path lives and those whose gradient may exceed l1 along it; columns for which that cannot be
+told join P, and it is tried again.
 
 H has a factor that is good for proofs.
 """
@@ -68,11 +74,14 @@ from suffice.globally.paths import (
 from suffice.prove.factor import ProvenFactor, Variables
 from suffice.prove.verified_rows import weighted_gram
 from suffice.rows.design import largest_matrix
-from suffice.rows.rounding import TINY
+from suffice.rows.gram import as_array
+from suffice.rows.rounding import TINY, gamma
 
 TRIES = 6  # to find P
 DAMPINGS = 6  # to find how far margins move
+WIDER = 1.2  # times how far they moved on fewer columns
 LONE = 1e-250  # C of rows that stand by themselves: beyond, squares underflow
+COLUMNS = 512  # that are made dense at a time
 FAR = 8.0  # that margins move on average: what could be proven then would be of no use
 
 
@@ -106,11 +115,12 @@ def _ball_of(fold: CertifiableFold, path: Path, box: PenaltyBox, known: Expansio
     inside = ~(excess < 0.0)
     inside[path.S] = True
     reach = PathReach(fold, path, box, known, ranges, excess, Ball(None, 0.0, clips, sizes))
+    moves = np.zeros(len(path.m0))
     for _ in range(TRIES):
-        found = reach.on(np.flatnonzero(inside))
+        found = reach.on(np.flatnonzero(inside), moves)
         if found is None:
             return None
-        ball, moved = found
+        ball, moved, moves = found
         failing = ~inside & ~(excess + moved < 0.0)
         if not failing.any():
             return ball
@@ -145,12 +155,10 @@ class Reached:
     factor: ProvenFactor
     C: Array
     lone: npt.NDArray[np.bool_]  # whether rows are left out of sums over C
-    E: Array
     norms: Array  # ||x_i||_{H^-1}
     rho: float
     moves: Array
     up: float
-    before: float  # sum_j k_j ||x_j||_E + ||C^(-1/2) a zeta||
     shifts: Array  # of psi', row by row: a zeta and clips
 
 
@@ -166,12 +174,13 @@ class PathReach:
     excess: Array
     plain: Ball
 
-    def on(self, P: Indices) -> tuple[Ball, Array] | None:
-        """The ball on the columns P, and how far it lets the gradient of every column move from its expansion."""
+    def on(self, P: Indices, moves: Array) -> tuple[Ball, Array, Array] | None:
+        """The ball on the columns P, how far it lets the gradient of every column move from its expansion, and margins
+        of training rows; `moves` is where these begin to be tried."""
         fold, a = self.fold, self.fold.a
         if len(P) + fold.intercept == 0:  # then the path is 0, and so are s and zeta, but for nothing
-            return self.plain, np.abs(fold.design.X).T @ (a * self.ranges.zeta) * SAFE
-        moves, residual = np.zeros(len(a)), _residual(fold, self.path, self.box, self.known)
+            return self.plain, fold.absolute.T @ (a * self.ranges.zeta) * SAFE, moves
+        residual = _residual(fold, self.path, self.box, self.known)
         for _ in range(DAMPINGS):
             found = self._damped(P, residual, moves)
             if found is None:
@@ -185,21 +194,33 @@ class PathReach:
         else:
             return None
         ball = replace(self.plain, factor=found.factor, rho=found.rho * found.up)
-        return ball, np.zeros(len(P)) if len(P) == fold.design.shape[1] else self._moved(found)
+        return ball, np.zeros(len(P)) if len(P) == fold.design.shape[1] else self._moved(found), WIDER * reach
 
     def _moved(self, found: Reached) -> Array:
         """How far the gradient of every column is from its expansion, at most, at minimisers."""
-        fold = self.fold
-        if fold.loss.third == 0.0:
-            return fold.design.column_norms * (found.before + found.rho) * SAFE
+        fold, C, factor = self.fold, found.C, found.factor
         far = self.ranges.s + np.maximum(found.moves, found.norms * found.rho * SAFE)  # rows with C = 0 move freely
         there = fold.a * most_bend(fold.loss, self.path.m0, far, fold.y)
-        after: Array = fold.column_norms(_over(there, found.C, found.lone)) * found.rho
-        moved = fold.column_norms(found.E) * found.before + after
-        if found.lone.any():
-            alone = np.where(found.lone, found.shifts + there * found.norms * found.rho, 0.0)
-            moved += np.abs(fold.design.X).T @ alone
-        return moved * SAFE
+        alone = np.where(found.lone, there * found.norms * found.rho, 0.0)
+        along = fold.absolute.T @ (found.shifts + alone) * SAFE + fold.design.underflow
+        after, rest = fold.design.column_norms, np.zeros(len(along))  # of squares, whose secants are 1
+        if fold.loss.third > 0.0:
+            more = np.maximum(there - C, 0.0) + 8.0 * EPS * there
+            after, rest = (fold.column_norms(_over(E, C, found.lone)) for E in (there, more))
+        moved = np.asarray(along + after * found.rho * SAFE)
+        along = along + rest * found.rho * SAFE
+        near = (self.excess + moved >= 0.0) & (self.excess + along < 0.0)
+        near[factor.support] = False
+        if not near.any():
+            return moved
+        X = fold.columns(fold.design.X, factor.support)
+        for these in np.split(np.flatnonzero(near), range(COLUMNS, int(near.sum()), COLUMNS)):
+            Y = C[:, None] * as_array(fold.design.X[:, these])
+            sizes = np.abs(X).T @ np.abs(Y)
+            doubt = (gamma(len(C) + 8) * sizes + TINY) * factor.scale[:, None]
+            lengths = factor.norms_of(X.T @ Y * factor.scale[:, None], doubt)
+            moved[these] = np.minimum(moved[these], along[these] + lengths * found.up * found.rho * SAFE)
+        return moved
 
     def _damped(self, P: Indices, residual: Residual, moves: Array) -> Reached | None:
         """rho for margins that move by no more than `moves`."""
@@ -210,7 +231,7 @@ class PathReach:
         if size > max(largest_matrix(design), 1) or (l2_low == 0.0 and size > design.shape[0]):
             return None
         C = a * least_secant(loss, path.m0, ranges.s, moves, fold.y)
-        gram = design.gram if not bends and not fold.intercept else None
+        gram = fold.gram
         on_P, l2 = Variables((P,), fold.intercept), np.append(np.full(len(P), l2_low), np.zeros(int(fold.intercept)))
         H, terms = weighted_gram(design.X, on_P, C) if gram is None else (gram[np.ix_(P, P)], len(a) + 12.0)
         factor = ProvenFactor.of(H, terms, len(a), on_P, l2)
@@ -232,16 +253,15 @@ class PathReach:
         outside[at] = 0.0
         if outside.any():
             lam += up * factor.norm_of(np.zeros(size), outside * factor.scale)
-        before = math.sqrt(float(_over(a * ranges.zeta, C, lone).sum())) * SAFE
-        lam += before + float((shifts[lone] + TINY) @ norms[lone]) * SAFE
+        lam += math.sqrt(float(_over(a * ranges.zeta, C, lone).sum())) * SAFE
+        lam += float((shifts[lone] + TINY) @ norms[lone]) * SAFE
         if plain.clips.any():
             j = np.flatnonzero(plain.clips[:s])
             single = factor.spread(slice(len(P)))[0][at[j]]
             l2_range = 2.0 * float(fold.B[1] @ self.box.r)
-            before += float(plain.clips[j] @ columns[path.S[j]]) * SAFE
             lam += float(plain.clips[j] @ (np.sqrt(columns[path.S[j]] ** 2 + l2_low) + l2_range * up * single)) * SAFE
         rho = lam * SAFE
-        return Reached(factor, C, lone, E, norms, rho, moves, up, before, shifts) if rho >= 0.0 else None
+        return Reached(factor, C, lone, norms, rho, moves, up, shifts) if rho >= 0.0 else None
 
 
 def _over(sizes: Array, C: Array, lone: npt.NDArray[np.bool_]) -> Array:

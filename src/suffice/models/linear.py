@@ -269,24 +269,21 @@ class LossModel(RowModel):
         return float(self.rows.run(Slope(self.loss, self.b(image), self.b(other)), [image, other], **self.given))
 
     def riders(self, image: Any) -> Sequence[Rider]:
-        own = [Rider("bend", self.owners, self._bend(image), self.given)] if self._bends_at_once else []
-        return [*own, *super().riders(image)]
+        job, others = self._bend(image), super().riders(image)
+        return others if job is None else [Rider("bend", self.owners, job, self.given), *others]
 
-    @property
-    def _bends_at_once(self) -> bool:
-        """Whether a Hessian is made on all columns, with the gradient."""
-        few = self.rows.dear and self.design.shape[1] <= FEW_COLUMNS
-        return few and not isinstance(self.loss, Squared)
-
-    def _bend(self, image: Any) -> Bend:
-        return Bend(self.loss, self.b(image), self.intercept, self.design.shape[1] ** 2)
+    def _bend(self, image: Any) -> Bend | None:
+        """What makes a Hessian on all columns, where it goes with the gradient."""
+        d = self.design.shape[1]
+        few = self.rows.dear and d <= FEW_COLUMNS and not isinstance(self.loss, Squared)
+        return Bend(self.loss, self.b(image), self.intercept, d**2) if few else None
 
     def row_curvature(self, image: Any) -> RowCurvature:
         """a_i psi'' of every row at these margins."""
-        found = self._curved(Curvature(self.loss, self.b(image)), [image])
-        if not self._bends_at_once:
+        found, job = self._curved(Curvature(self.loss, self.b(image)), [image]), self._bend(image)
+        if job is None:
             return found
-        find = lambda: self.rows.run(self._bend(image), [image], **self.given)  # noqa: E731
+        find = lambda: self.rows.run(job, [image], **self.given)  # noqa: E731
         return replace(found, known=self.rows.known(image).once("bend", self.owners, find))
 
     def steadier(self, curvature: RowCurvature, image: Any, other: Any) -> RowCurvature | None:

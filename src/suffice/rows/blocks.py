@@ -27,18 +27,7 @@ import numpy as np
 
 from suffice.arrays import Array, frozen, whole_number
 from suffice.rows.gram import Pull
-from suffice.rows.margins import (
-    Known,
-    Making,
-    Margins,
-    PassRequest,
-    Product,
-    Rider,
-    as_block,
-    asked,
-    making,
-    work_through,
-)
+from suffice.rows.margins import Known, Making, Margins, PassRequest, Product, as_block, asked, making, work_through
 from suffice.rows.sums import Block, Job, one_thread, rows_from, tree_roundings
 
 LOCAL = ("_surveys", "_made", "_targets", "_root")  # what does not travel
@@ -97,13 +86,13 @@ class Blocked:
         """Whether all that may be asked of a point is found when its margins are made, in one pass over X."""
         return bool(image.is_product)
 
-    def run(self, job: Job, margins: Sequence[Margins] = (), riders: Sequence[Rider] = (), **given: Any) -> Any:
+    def run(self, job: Job, margins: Sequence[Margins] = (), riders: Sequence[Any] = (), **given: Any) -> Any:
         """The sum over all blocks of what the job gives; for one that keeps, with what stays with the rows before
         it. Riders go with it, on the same margins."""
         requests = [PassRequest(self, job, tuple(margins), given)]
         found, *others = asked(requests + [PassRequest(self, one.job, tuple(margins), one.given) for one in riders])
         for one, other in zip(riders, others, strict=True):
-            margins[0].known.keep(one.what, one.owners, other)
+            margins[0].known[one.what, *map(id, one.owners)] = one.owners, other
         return found
 
     @property

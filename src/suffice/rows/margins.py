@@ -13,12 +13,9 @@ rows held out, is found out in the pass that gives its gradient: a `Rider` for e
 
 from __future__ import annotations
 
-import math
 import operator
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import cache, partial, reduce
@@ -30,8 +27,6 @@ from suffice.arrays import Array
 from suffice.rows.sums import Block, Job, Tree, one_thread, rows_from
 
 T = TypeVar("T")
-
-MANY = 1 << 20  # entries of X: NumPy and BLAS let other threads go on for most of the time that a product takes
 
 
 class Known(dict[Any, Any]):
@@ -48,14 +43,10 @@ class Known(dict[Any, Any]):
 
     def once(self, what: str, owners: Sequence[Any], find: Callable[[], T]) -> T:
         """What is known, found out if it has not been."""
-        if not self.knows(what, owners):
-            self.keep(what, owners, find())
-        found: T = self.what_is_known(what, owners)
-        return found
-
-    def keep(self, what: str, owners: Sequence[Any], found: Any) -> None:
-        """What was found out."""
-        self[what, *map(id, owners)] = tuple(owners), found
+        key = what, *map(id, owners)
+        if key not in self:
+            self[key] = tuple(owners), find()
+        return self[key][1]
 
 
 @dataclass(eq=False)
@@ -289,33 +280,6 @@ def one_by_one(functions: Sequence[Callable[[], T]]) -> list[T]:
     return [function() for function in functions]
 
 
-_threads: ContextVar[int] = ContextVar("threads", default=1)
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    """So many of what goes `side_by_side` at a time."""
-    token = _threads.set(count)
-    try:
-        yield
-    finally:
-        _threads.reset(token)
-
-
-def side_by_side(functions: Sequence[Callable[[], T]]) -> list[T]:
-    """The results of all functions, in `threads`, to the same bits for any number of them: each is one computation,
-    with one thread of BLAS's."""
-    if min(len(functions), _threads.get()) < 2:
-        return one_by_one(functions)
-    with one_thread(), ThreadPoolExecutor(_threads.get()) as pool:
-        started = []
-        for function in functions:
-            context = copy_context()
-            context.run(_threads.set, 1)
-            started.append(pool.submit(context.run, function))
-        return [one.result() for one in started]
-
-
 def together(functions: Sequence[Callable[[], T]]) -> list[T]:
     """The results of all functions; the first error of one of them ends all. Inside of another `together` they go one
     after the other."""
@@ -338,13 +302,9 @@ def together(functions: Sequence[Callable[[], T]]) -> list[T]:
 
 
 def together_if_dear(problems: Sequence[Any]) -> Callable[[Sequence[Callable[[], T]]], list[T]]:
-    """`together` where a pass over the rows of each of these problems is worth sharing, `side_by_side` where there are
-    `threads` and so many rows at hand that these hardly wait for Python, else `one_by_one`."""
-    rows: list[Any] = [getattr(getattr(problem, "design", None), "rows", None) for problem in problems]
-    if all(getattr(one, "dear", False) for one in rows):
-        return together
-    many = all(getattr(one, "full", False) and one.at_hand and math.prod(one.shape) >= MANY for one in rows)
-    return side_by_side if many and _threads.get() > 1 else one_by_one
+    """`together` where a pass over the rows of each of these problems is worth sharing, else `one_by_one`."""
+    rows = [getattr(getattr(problem, "design", None), "rows", None) for problem in problems]
+    return together if all(getattr(one, "dear", False) for one in rows) else one_by_one
 
 
 def _answered(requests: Sequence[Any]) -> list[Any]:

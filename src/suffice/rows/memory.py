@@ -26,7 +26,7 @@ from suffice.arrays import Array, frozen, host, like, lives_elsewhere
 from suffice.lazy import cached_property
 from suffice.rows.blocks import Blocked
 from suffice.rows.gram import dense_rows, neighbours
-from suffice.rows.margins import Known, Rider
+from suffice.rows.margins import Known
 from suffice.rows.rounding import block_length, dense_product
 from suffice.rows.sums import Block, Job
 
@@ -70,6 +70,8 @@ class InMemory(Blocked):
         return image
 
     def directions(self, W: Array) -> Any:
+        if not W.any():  # X is finite
+            return like(np.zeros((self.shape[0], *W.shape[1:])), self.a)
         product = self.X @ like(W, self.X)
         return host(product) if isinstance(self.a, np.ndarray) else product
 
@@ -83,7 +85,7 @@ class InMemory(Blocked):
     def all_at_once(self, image: Any) -> bool:
         return False
 
-    def run(self, job: Job, margins: Sequence[Any] = (), riders: Sequence[Rider] = (), **given: Any) -> Any:
+    def run(self, job: Job, margins: Sequence[Any] = (), riders: Sequence[Any] = (), **given: Any) -> Any:
         """Riders would save no pass here."""
         return job(Block(0, self.shape[0], lambda: self.X, given, margins, self.pull))
 

@@ -25,7 +25,7 @@ from suffice.losses import Loss, LossAt
 from suffice.options import Policy
 from suffice.problems import LowerLevel
 from suffice.protocols import Closing
-from suffice.rows.margins import one_by_one, together_if_dear
+from suffice.rows.margins import together, together_if_dear
 from suffice.search.derivatives import Penalty, differentiated
 from suffice.search.solves import On, Share, Task, is_proven, proven_error, settle_all
 from suffice.solvers.problem import Composite
@@ -211,8 +211,8 @@ class BilevelProblem(Closing):
         problems = self._each([partial(self.lower[task.j].at, **task.params) for task in tasks])
         if self.executor is None:
             settling = [self._share.settle(task, problem) for task, problem in zip(tasks, problems, strict=True)]
-            # Problems in blocks of rows share passes, those of many rows have threads; others may share a batch.
-            groups = [settling] if self._each is one_by_one else [[one] for one in settling]
+            # Problems in blocks of rows share passes, and no batch; others may share a batch.
+            groups = [[one] for one in settling] if self._each is together else [settling]
             found = self._each([partial(settle_all, group, self.solver) for group in groups])
             answers = [light(answer) for group in found for answer in group]
         else:

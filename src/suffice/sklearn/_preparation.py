@@ -3,6 +3,7 @@ scores that follow from it."""
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Callable, Mapping
@@ -22,7 +23,7 @@ from sklearn.utils.validation import _check_sample_weight, column_or_1d, validat
 
 from suffice.arrays import Array, outside_stacklevel, positive
 from suffice.evaluation import Evaluation
-from suffice.executors.pools import Worthwhile
+from suffice.executors.pools import MANY, Threads, Worthwhile
 from suffice.journal.answers import Journal
 from suffice.journal.fingerprint import Fingerprint
 from suffice.models.cox import signed_times
@@ -30,7 +31,7 @@ from suffice.options import BUDGETS, Options
 from suffice.rows import given
 from suffice.rows.given import Place, counted, here, in_main_memory, numbered, read_by_sklearn
 from suffice.rows.gram import fits_array
-from suffice.rows.margins import one_by_one, side_by_side, together, together_if_dear
+from suffice.rows.margins import one_by_one, together, together_if_dear
 from suffice.search.bilevel import BilevelProblem
 from suffice.sklearn import _l2_first
 from suffice.sklearn._final_fit import FoldWeights, held_out
@@ -186,11 +187,6 @@ class SearchPreparation:
             return LeftOutProblem(self.task, self.scores.optimised, self.space)
         return self.by_folds(min(jobs, len(self.folds)), space)
 
-    def estimate(self, problem: Any) -> str:
-        """Where folds were solved, of a search with several jobs, and why there."""
-        threads = together_if_dear([fold.model for fold in self.folds]) is side_by_side
-        return "threads: X is large" if threads else getattr(problem.executor, "estimate", "")
-
     def by_folds(self, jobs: int = 1, space: PenaltySpace | None = None) -> BilevelProblem:
         """The same, each fold trained."""
         folds, scoring, space = self.folds, self.scores.optimised, space or self.space
@@ -200,8 +196,14 @@ class SearchPreparation:
             each([partial(fold.loss, scoring, len(folds)) for fold in folds]),
             space=space.space,
             solver=folds[0].solver,
-            executor=Worthwhile(jobs) if jobs > 1 and each is one_by_one else None,
+            executor=None if jobs < 2 else Threads(jobs) if self._large else Worthwhile(jobs),
         )
+
+    @property
+    def _large(self) -> bool:
+        """Whether threads hardly wait for Python."""
+        designs = [getattr(fold.model, "design", None) for fold in self.folds]
+        return all(one is not None and one.rows.full and math.prod(one.shape) >= MANY for one in designs)
 
     def scored(self, problem: Any) -> Callable[[Evaluation, Any], list[float]]:
         """Scores of all folds by an evaluation and a scorer, as accurate as its models are."""

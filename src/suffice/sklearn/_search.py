@@ -43,7 +43,6 @@ from suffice.options import Options
 from suffice.report.formats import interval, settings
 from suffice.result import Record, Status
 from suffice.rows.given import here
-from suffice.rows.margins import threads
 from suffice.rows.sums import one_thread
 from suffice.search.bilevel import BilevelProblem
 from suffice.signals import at_once
@@ -222,7 +221,7 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
         New rows come last. Models go on from those of before and are proven of the rows that are there now; rows stay
         in their folds, new ones are dealt by a hash, or with their group. `update_` says whether the penalties stayed:
         where others could gain no more than a tenth of the standard error over folds, by an estimate or, with
-        `certify_global`, as proven. A search holds on to the rows that it was given, but not in a file."""
+        `certify_global` or of one penalty and a small X, as proven. A search holds on to its rows, not in a file."""
         updated(self, X_new, y_new, remove, sample_weight, groups)
         return self
 
@@ -236,11 +235,10 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
         self.optimised_scoring_, self.asked_scoring_, self.surrogate_ = scores.optimised, scores.asked, scores.surrogate
         self.scorers_, self.scorer_ = scores.scorers, scores.scorers[scores.asked]
         self.multimetric_ = isinstance(self.scoring, list | tuple | set | frozenset | Mapping)
-        with threads(effective_n_jobs(self.n_jobs)), ExitStack() as stack:
+        with ExitStack() as stack:
             problem = stack.enter_context(known.problem(effective_n_jobs(self.n_jobs)))
-            journal = None
-            if self.journal is not None and kept is None:
-                journal = stack.enter_context(journal_of(self, problem, known))
+            noted = self.journal is not None and kept is None
+            journal = stack.enter_context(journal_of(self, problem, known)) if noted else None
             count = 0 if journal is None else journal.evaluations
             held = f", {count} evaluations in the journal" if count else ""
             self._say(1, f"{', '.join(known.space.names)} by {known.count} folds" + held)
@@ -264,15 +262,17 @@ class SufficeSearchCV(TellsHowSure, MetaEstimatorMixin, BaseEstimator):  # type:
                 best = search.run()
                 if self.certify_global is not None:
                     best = self._certify(recorded.problem, search, best)
+                elif kept is not None:
+                    best = kept.prove(recorded.problem, best)
             finally:
                 self.result_, self.left_out_ = without_data(search.result), search.left_out
-            self.estimate_of_jobs_ = known.estimate(problem)
+            self.estimate_of_jobs_ = getattr(problem.executor, "estimate", "")
             interrupted = self.result_.status in (Status.INTERRUPTED, Status.TERMINATED)
             hurry = time.monotonic() + GRACE if interrupted and journal is not None else math.inf
             with at_once(hurry):
                 self._report(recorded, best, known)
                 self._fold_weights = known.weights(recorded.problem, best)
-                self._for_updates = kept_for_updates(known, fit_params, kept, recorded.evaluations, best)
+                self._for_updates = kept_for_updates(known, fit_params.get("groups"), kept)
                 self.held_out_, self.baseline_ = known.held_out(recorded.problem, best)
         self._tell_the_end(search, best, len(recorded.notes))
         if self.refit:

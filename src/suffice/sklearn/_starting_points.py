@@ -53,15 +53,15 @@ def starting_point(problem: RecordedProblem, folds: list[Any], space: PenaltySpa
     losses: Any = problem.problem.losses
     if sketches(folds, losses, space, True):
         near = [QuadraticFold.nearly_free(fold.model, loss) for fold, loss in zip(folds, losses, strict=True)]
-        for _ in range(ROUNDS if np.isfinite(near).all() else 0):
+        for _ in range(ROUNDS if all(np.isfinite(w).all() for w in near) else 0):
             sketch = Sketch.of(folds, losses, space, near)
-            found = _look_from(sketch, problem)
+            found = look_from(sketch, problem)
             if abs(sketch.height(sketch.lowest) - found.cost) <= CLOSELY * found.cost:
                 return min(problem.evaluations, key=lambda made: made.cost).point, True
             near = [solution.x for solution in found.solutions]
     elif sketches(folds, losses, space):
         sketch = Sketch.of(folds, losses, space)
-        found = _look_from(sketch, problem)
+        found = look_from(sketch, problem)
         nothing = negligible(problem)
         if found.cost < nothing < found.interval[1]:  # if that can be proven, no other look is needed
             found = problem.look(found.point, within=0.25 * math.sqrt(nothing / len(found.e)), warm=found)
@@ -85,13 +85,14 @@ def best_of_lines(lattice: Lattice) -> Array:
     return lattice.descended()
 
 
-def _look_from(sketch: Sketch, problem: RecordedProblem) -> Evaluation:
-    """F where the sketch is least, from its weights there."""
+def look_from(sketch: Sketch, problem: RecordedProblem, within: float | None = None) -> Evaluation:
+    """F where the sketch is least, from its weights there; None: roughly."""
     known, theta = problem.best, np.array(sketch.lowest)
+    rough = LOOK * math.sqrt(known.cost / len(known.e))
     starts = zip(known.solutions, sketch.weights[sketch.lowest], strict=bool(known.solutions))
     here = [solution.start_at(x) for solution, x in starts]
     warm = replace(known, theta=theta, solutions=here, jacobian=None, gradient=None)
-    return problem.look(theta, within=LOOK * math.sqrt(known.cost / len(known.e)), warm=warm, max_steps=STEPS)
+    return problem.look(theta, within=rough if within is None else within, warm=warm, max_steps=STEPS)
 
 
 @dataclass

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.arrays import Array
-from suffice.rows.given import followed_by, numbered, taken
+from suffice.rows.given import followed_by, taken
 from suffice.sklearn._preparation import SearchPreparation
 from suffice.sklearn.splits import numbers_of
 
@@ -36,9 +36,9 @@ class Rows:
 
     @classmethod
     def of(cls, known: SearchPreparation, groups: Any) -> Rows | None:
-        """Of a search that is prepared; None for rows on a device or a cluster."""
+        """Of a search that is prepared; None for rows on a device."""
         data = known.data
-        if data.place is not None or not numbered(data.X):
+        if data.place is not None:
             return None
         N, groups = len(data.y), None if groups is None else np.asarray(groups)
         return cls(data.X, data.y, data.weight, groups, folds_of(known.splits, N), N, steps_of(known))

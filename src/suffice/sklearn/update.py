@@ -4,18 +4,19 @@ Rows are added or removed (`suffice.sklearn.dealt_rows`). With theta the penalti
 its folds' models, F of today's rows is
 
     evaluated at theta, from w_k on, with its gradient g;
-    modelled by g and the curvature H that yesterday's search has seen near theta (of squares, where it has seen none,
-    Gauss and Newton's 2 J^T J). Other penalties gain  c g^T H^-1 g / 2,  c = DOUBT + MORE (the share of new rows) for
-    what H has changed by.
+    modelled by g and Gauss and Newton's H = 2 J^T J. Other penalties gain  c g^T H^-1 g / 2,  c = DOUBT + MORE (the
+    share of new rows) for what H leaves out.
 
 Let s be the standard error of F over folds. theta is kept if that is no more than KEPT s: the best penalties on other
-rows of the same kind differ by more. Else a search begins at theta, within a small trust region, until its model
-promises no more than KEPT s / 2. theta is kept again if what it has found is better by no more than KEPT s; else the
-search goes on from there to the end of any search. A model promises, and proves nothing: the gain is *estimated*. With
-`certify_global` it is *proven*, for the whole space.
+rows of the same kind differ by more. Else F is sketched over the whole space (`suffice.sklearn._sketch`; where psi is
+no square by quadratics around the models at theta), and theta is kept if the sketch is nowhere lower by more than KEPT
+s. Where it is, F is evaluated there; if it is as low as it seemed the search goes on from there, as any search does.
 
-H is the least-squares fit of  g_i = g + H (theta_i - theta)  and  F_i = F + g.d + d.H d / 2, d = theta_i - theta, to
-the evaluations within NEAR decades of the best, if they tell it and it is positive definite.
+Where there is no sketch, or it was wrong, a search begins at theta, within a small trust region, and ends when its
+model promises no more than KEPT s / 2. theta is kept again if what it has found is better by no more than KEPT s.
+
+Models promise, and prove nothing: the gain is *estimated*. It is *proven*, for the whole space, with `certify_global`,
+and where there is one penalty and X has no more than PROVEN numbers, by LOOKS looks at most.
 
 The final model is trained on today's rows from yesterday's weights, and its certificate is made of today's rows alone:
 however it began, it lies within its radius of the model that has never seen a row that is gone.
@@ -25,7 +26,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from copy import copy
 from dataclasses import dataclass, replace
@@ -35,17 +36,22 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from suffice.arrays import Array, frozen, norm
+from suffice.arrays import Array, frozen
 from suffice.evaluation import Evaluation
+from suffice.globally import GlobalOptions, certify_global
+from suffice.globally.models import UnsupportedError
 from suffice.models.cox import signed_times
+from suffice.models.margin_losses import Squared
 from suffice.report.formats import bound
 from suffice.result import Status
-from suffice.rows.given import as_rows, here
+from suffice.rows.given import as_rows, here, numbered
 from suffice.rows.sums import one_thread
-from suffice.search.tune import tune
+from suffice.search.bilevel import BilevelProblem
 from suffice.sklearn._penalty_search import PenaltySearch
 from suffice.sklearn._preparation import SearchPreparation
 from suffice.sklearn._recorded import estimate, standard_error, worth
+from suffice.sklearn._sketch import Sketch, sketches
+from suffice.sklearn._starting_points import look_from
 from suffice.sklearn.dealt_rows import Rows, steps_of
 from suffice.sklearn.splits import Split
 from suffice.solvers.certificate import Certificate
@@ -55,9 +61,8 @@ SMALL = 1_000_000  # numbers of X, up to which BLAS has one thread
 KEPT = 0.1  # of the standard error over folds: a gain that moves nothing
 DOUBT, MORE = 2.0, 10.0
 RADIUS = 0.02  # of the box: the first trust region
-NEAR = 0.7
 MANY = 10  # residuals of a fold
-MOST = 2  # parameters of which H is known
+PROVEN, LOOKS = 100_000, 30
 
 
 # Where an update begins
@@ -66,23 +71,20 @@ MOST = 2  # parameters of which H is known
 @dataclass(frozen=True, eq=False)
 class Yesterday:
     """Of a search: its penalties, as its space has them, the weights of its folds' models with the names of their
-    columns (None: numbered), F with its standard error, and its curvature."""
+    columns (None: numbered), and F with its standard error."""
 
     penalties: Mapping[str, float]
     weights: tuple[Array, ...]
     names: tuple[tuple[str, ...] | None, ...]
     cost: float
     error: float
-    curvature: Array | None = None
 
     @classmethod
     def of(cls, search: Any) -> Yesterday:
         best = search.result_.evaluation
         solutions = search._fold_weights.solutions
-        rows, seen = search._for_updates
-        weights = tuple(one.x for one in solutions)
-        return cls(search.result_.params, weights, tuple(map(names_of, rows.before)), best.cost, standard_error(best),
-                   seen)  # fmt: skip
+        names, weights = tuple(map(names_of, search._for_updates.before)), tuple(one.x for one in solutions)
+        return cls(search.result_.params, weights, names, best.cost, standard_error(best))
 
     def warm(self, search: PenaltySearch, theta: Array) -> Evaluation | None:
         """Where the models of folds begin; None where nothing is known of as many."""
@@ -134,8 +136,11 @@ class StillGood:
     rows: Rows
     fresh: float  # rows added and removed, as a share of all
     there: Evaluation | None = None  # at the penalties of yesterday
-    gain: float = math.inf  # of F, at most, by the search's estimate
+    gain: float = math.inf  # of F, at most, by the search's estimate, or proven
+    proven: bool = False
+    share: float = 0.0  # of F: what moves nothing
     left: float = 0.0  # that a search leaves alone
+    work: float = 0.0  # of a proof
     search: PenaltySearch | None = None
 
     def start(self, search: PenaltySearch) -> Array | None:
@@ -147,21 +152,40 @@ class StillGood:
         wanted = min(KEPT * known.error if known.error > 0.0 else math.inf, 1e-3 * known.cost)
         within = 0.1 * wanted / math.sqrt(K * known.cost) if known.cost > 0.0 else math.inf
         there = problem.look(theta, within=within, warm=self.yesterday.warm(search, theta))
-        share = max(KEPT * standard_error(there), worth(there, search.tolerance))
+        self.share = share = max(KEPT * standard_error(there), worth(there, search.tolerance))
         self.gain = self._promised(problem.differentiate(there), (lower, upper))
-        self.there = problem.evaluations[-1]
-        problem.standing = self.there, math.inf if self.gain <= share else share
+        self.there = there = problem.evaluations[-1]
+        problem.standing = there, share
+        if self.gain > share and (sketch := self._sketch(search, there)) is not None:
+            self.gain = there.interval[1] - sketch.height(sketch.lowest)
+            if self.gain > share:
+                look_from(sketch, problem, within)
         if self.gain <= share:
+            problem.standing = there, math.inf
             search.result = replace(search.result, status=Status.SUFFICES, work=problem.work)
             return None
-        self.gain, self.left, problem.purpose = math.inf, 0.5 * share, "search"
-        options = replace(
-            search.options, enough=self.left, initial_radius=max(RADIUS, search.options.final_radius),
-            max_seconds=min(search.options.max_seconds, max(problem.until - time.monotonic(), 1e-6)),
-        )  # fmt: skip
-        search.result = tune(problem, theta, options=options, callback=problem.report, seen=[self.there])
-        best = problem.best
-        return None if best is self.there or not search.result.success else best.point
+        self.gain = math.inf
+        if problem.best is there:  # from here, until a model promises little
+            self.left, search.close, radius = 0.5 * share, 1.0, max(RADIUS, search.options.final_radius)
+            search.options = replace(search.options, enough=self.left, initial_radius=radius)
+        return problem.best.point
+
+    def prove(self, problem: BilevelProblem, best: Evaluation) -> Evaluation:
+        """The best evaluation, after a proof of what other penalties gain, where that is cheap."""
+        search = self.search
+        if search is None or search.one_se or not search.result.success or not best.cost > 0.0:
+            return best
+        if len(problem.space) > 1 or math.prod(self.rows.X.shape) > PROVEN or not numbered(self.rows.X):
+            return best
+        budget = GlobalOptions(max_evaluations=LOOKS, max_seconds=max(search.problem.until - time.monotonic(), 1e-6))
+        with suppress(UnsupportedError):
+            made = certify_global(problem, self.share / best.cost, options=budget, known=best)
+            self.work = made.work
+            if made.upper < best.interval[0] - self.share:
+                best = search.moved(made.theta, best)
+            if made.success:
+                self.gain, self.proven = max(best.interval[1] - made.lower, 0.0), True
+        return best
 
     def gained(self) -> float:
         """What other penalties gain at most, as a share of F, after the search."""
@@ -173,12 +197,20 @@ class StillGood:
             return (seen + self.left) / self.there.cost
         return self.gain / self.there.cost
 
+    def _sketch(self, search: PenaltySearch, there: Evaluation) -> Sketch | None:
+        """F over the whole space, by the models there; None where that would cost too much."""
+        folds, losses, space = search.folds, search.problem.problem.losses, search.space
+        if len(there.e) != len(folds) or not any(sketches(folds, losses, space, near) for near in (False, True)):
+            return None
+        fold: Any = folds[0].model
+        near = None if isinstance(fold.psi, Squared) else [one.x for one in there.solutions]
+        return Sketch.of(folds, losses, space, near)
+
     def _promised(self, there: Evaluation, box: tuple[Array, Array]) -> float:
-        """What other penalties gain, by the curvature of yesterday."""
-        g, H = there.slope, self.yesterday.curvature
-        if H is None and there.J is not None and len(there.r) > MANY * len(there.coarse):
-            H = 2.0 * there.J.T @ there.J  # Gauss and Newton's, of squares
-        if g is not None and H is not None and H.shape == (len(g), len(g)):
+        """What other penalties gain, by a model."""
+        g = there.slope
+        if g is not None and there.J is not None and len(there.r) > MANY * len(there.coarse):
+            H = 2.0 * there.J.T @ there.J
             held = ((there.point <= box[0]) & (g > 0.0)) | ((there.point >= box[1]) & (g < 0.0))
             free = np.flatnonzero(~held)
             with suppress(np.linalg.LinAlgError):  # H is singular
@@ -187,48 +219,9 @@ class StillGood:
         return math.inf
 
 
-def curvature(evaluations: Sequence[Evaluation], best: Evaluation) -> Array | None:
-    """H of F at the best point, as the evaluations near it tell; None if they do not."""
-    m = len(best.point)
-    pairs = [(i, j) for i in range(m) for j in range(i, m)]
-    rows, right = [], []
-    for one in evaluations:
-        d = one.point - best.point
-        size = norm(d)
-        if m > MOST or size > NEAR or one.failure is not None:
-            continue
-        if size > 0.0:
-            of_H = [d[i] * d[j] * (0.5 if i == j else 1.0) for i, j in pairs]
-            if one.error + best.error < 0.2 * abs(one.cost - best.cost):
-                rows.append(np.array([*of_H, *d]) / size**2)
-                right.append((one.cost - best.cost) / size**2)
-        if one.slope is not None:
-            for k in range(m):
-                of_H = [d[j] if i == k else d[i] if j == k else 0.0 for i, j in pairs]
-                rows.append(np.array([*of_H, *np.eye(m)[k]]) / max(size, 0.01))
-                right.append(one.slope[k] / max(size, 0.01))
-    if not rows or np.linalg.matrix_rank(np.array(rows), tol=1e-3) < len(pairs) + m:
-        return None
-    found = np.linalg.lstsq(np.array(rows), np.array(right), rcond=None)[0]
-    H = np.zeros((m, m))
-    for (i, j), value in zip(pairs, found[: len(pairs)], strict=True):
-        H[i, j] = H[j, i] = value
-    return H if np.linalg.eigvalsh(H)[0] > 0.0 else None
-
-
-def kept_for_updates(
-    known: SearchPreparation,
-    fit_params: Mapping[str, Any],
-    kept: StillGood | None,
-    evaluations: Sequence[Evaluation],
-    best: Evaluation,
-) -> tuple[Rows | None, Array | None]:
-    """What a search holds on to: its rows, and the curvature that it has seen, or that another one has before."""
-    seen = curvature(evaluations, best)
-    seen = kept.yesterday.curvature if seen is None and kept is not None else seen
-    if kept is not None:
-        return replace(kept.rows, before=steps_of(known)), seen
-    return Rows.of(known, fit_params.get("groups")), seen
+def kept_for_updates(known: SearchPreparation, groups: Any, kept: StillGood | None) -> Rows | None:
+    """The rows that a search holds on to."""
+    return Rows.of(known, groups) if kept is None else replace(kept.rows, before=steps_of(known))
 
 
 @dataclass(frozen=True)
@@ -265,8 +258,8 @@ class Update:
 def updated(search: Any, X: Any, y: Any, remove: Any, weight: Any, groups: Any) -> None:
     """`SufficeSearchCV.update`."""
     check_is_fitted(search, "best_penalties_")
-    rows = getattr(search, "_for_updates", (None,))[0]
-    if rows is None:
+    rows = getattr(search, "_for_updates", None)
+    if rows is None or not numbered(rows.X):
         raise ValueError(
             "this search has no rows to update: they stay out of files, and rows on a device or a cluster are not held "
             "on to; fit it anew"
@@ -318,11 +311,11 @@ def go_on(search: Any, rows: Rows, yesterday: Yesterday, added: int, removed: in
     with one_thread() if math.prod(rows.X.shape) <= SMALL else nullcontext():
         search._fit(rows.X, rows.y, {**weights, **again}, time.monotonic(), kept)
     after = dict(search.result_.params)
-    gain, proven = kept.gained(), False
+    gain, proven = kept.gained(), kept.proven
     if hasattr(search, "global_gap_") and search.certify_global is not None:
         gain, proven = search.global_gap_, math.isfinite(search.global_gap_)
     stands = kept.there is not None and np.array_equal(search.result_.theta, kept.there.point)
     search.update_ = Update(
         added, removed, len(rows.y), stands, gain, proven, dict(yesterday.penalties), after,
-        float(np.sum(search.cv_results_["work"])), rows.folds is not None,
+        float(np.sum(search.cv_results_["work"])) + kept.work, rows.folds is not None,
     )  # fmt: skip

@@ -25,7 +25,7 @@ from suffice.protocols import conforms
 from suffice.rows.design import Design, largest_matrix
 from suffice.solvers.certificate import Evidence
 from suffice.solvers.problem import Canonical
-from suffice.solvers.quadratic import ByProducts, Quadratic, Wide, on_these, with_ridge
+from suffice.solvers.quadratic import CG_TOLERANCE, ByProducts, Quadratic, Wide, on_these, with_ridge
 
 STEP, PROOF = 1e6, 2e6  # operations in the time that a step, and a verification, take besides
 READ = 64  # operations on dense matrices that an entry of X costs in two products, or in a pass over blocks of rows
@@ -125,6 +125,8 @@ class OfRows(Hessians):
 
     def price(self, H: Quadratic, columns: int) -> float:
         """It makes and factors H, and makes two products with X."""
+        if isinstance(H, ByProducts):
+            return super().price(H, columns)
         return STEP + columns**3 + READ * entries(self.design) + self.design.shape[0] * columns**2
 
     def proof_price(self, x: Array) -> float:
@@ -135,7 +137,8 @@ class OfRows(Hessians):
     def at(self, image: Any, working: Indices, tolerance: float = 0.0) -> Quadratic:
         # In float32 where its error, about 1e-7 ||H||, is small against the least eigenvalue mu: steps are as good.
         single = self.problem.kappa <= SINGLE and 1e-15 < self.design.frobenius_norm < 1e15
-        return self.made(self._curvature(image), working, single)
+        by_products = not np.any(getattr(self.problem.g, "l1", 1.0)) and not self.design.rows.dear
+        return self.made(self._curvature(image), working, single, CG_STEPS if by_products else math.inf, tolerance)
 
     def exact(self, x: Array, working: Indices) -> Quadratic:
         return self.made(self._curvature(self.term.image(x)), working)
@@ -149,18 +152,27 @@ class OfRows(Hessians):
         """X^T diag(a) X, where psi'' = 1 and it fits: made once for all targets, penalties and working sets."""
         return self.design.gram if isinstance(self.term.loss, Squared) else None
 
-    def made(self, C: RowCurvature, W: Indices, single: bool = False) -> Quadratic:
-        """H with this C on the columns W, in float32 or not."""
+    def made(
+        self,
+        C: RowCurvature,
+        W: Indices,
+        single: bool = False,
+        products: float = math.inf,
+        tolerance: float = CG_TOLERANCE,
+    ) -> Quadratic:
+        """H with this C on the columns W, in float32 or not; by products where so many of them cost less."""
         design, known, intercept = self.design, self._known, self.term.intercept and C.total > 0.0
         least = LEAST_RIDGE * design.frobenius_norm**2 / design.shape[1]
         ridge = np.maximum(on_these(self.term.l2 + self.ridge, W), least)
         if len(W) > design.shape[0] and self.has_factors:
             return Wide.of(design.X, W, C.rows, ridge, C.mean[W] if intercept else None)
-        large = len(W) > self.largest and isinstance(self.problem.g, Separable)
+        price = 4.0 * SLOW * entries(design)
+        dear = known is None and self._of_matrix(len(W)) > products * price
+        large = (dear or len(W) > self.largest) and isinstance(self.problem.g, Separable)
         if large and (known is None or not design.rows.dear):
             # As if C were a multiple of the sample weights: that scales variables, and proves nothing.
-            diagonal, price = design.column_norms[W] ** 2 * C.total + ridge, READ * entries(design)
-            return ByProducts(C.products(intercept), design.shape[1], W, diagonal, ridge, price=price)
+            diagonal, price = design.column_norms[W] ** 2 * C.total + ridge, price if dear else READ * entries(design)
+            return ByProducts(C.products(intercept), design.shape[1], W, diagonal, ridge, tolerance, price)
         if known is not None and C.rows is design.weights:
             H = known[np.ix_(W, W)]
             return with_ridge(H - np.outer(design.mean[W], design.mean[W]) if intercept else H, ridge)

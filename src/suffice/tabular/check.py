@@ -111,7 +111,10 @@ def check(folder: Path, path: str, *, trust: bool = False, save: Path | None = N
     """A file beside the rows of a run, without any training; its page in `save`."""
     from suffice.tabular.update import known_of  # which knows where the rows are
 
-    made = _checked(folder, path, known_of(folder)[0].data, read_recipe(folder), trust)
+    settings = known_of(folder)[0]
+    if settings.files:
+        raise ValueError(f"{folder} is the run of files on a cluster: a check is for runs of one table")
+    made = _checked(folder, path, settings.data, read_recipe(folder), trust)
     if save is not None:
         replace_atomically(save, made.html().encode("utf-8"))
     return made
@@ -140,7 +143,7 @@ def _checked(folder: Path, path: str, data: str, recipe: Recipe, trust: bool) ->
                 alarms.append(f"column {quoted(one)}: {strays:,} of {len(new):,} entries are {column.form.wrong[1]}")
                 continue
             findings += list(_drift(old, column, column.name in recipe.categorical))
-            notes += _strange(old, column, column.name in recipe.categorical)
+            notes += strange(old, column, column.name in recipe.categorical)
     if len(new) >= LEAST and not alarms and recipe.target in new.origins:
         findings += _score(folder, new, recipe, trust, notes)
     findings = holm(findings)
@@ -172,13 +175,18 @@ def _drift(old: Column, new: Column, categorical: bool) -> Iterator[Finding]:
     if not len(a) or not len(b):
         return
     if categorical or old.kind == "text":
-        yield Finding(new.name, "levels", *_levels(a.astype(str), b.astype(str)))
+        yield Finding(new.name, "levels", *_levels(_texts(a), _texts(b)))
     else:
         p = float(stats.ks_2samp(a, b, method="asymp").pvalue)
         told = " and ".join(
             f"{np.median(part):.4g} ({np.quantile(part, 0.1):.4g} to {np.quantile(part, 0.9):.4g})" for part in (a, b)
         )
         yield Finding(new.name, "numbers", p, f"medians (and 80 % of rows) {told}")
+
+
+def _texts(levels: Array) -> Array:
+    """As people write them: 14, not 14.0."""
+    return levels.astype(str) if levels.dtype.kind != "f" else np.array([f"{level:.15g}" for level in levels])
 
 
 def _levels(a: Array, b: Array) -> tuple[float, str]:
@@ -193,18 +201,19 @@ def _levels(a: Array, b: Array) -> tuple[float, str]:
     return (float(stats.chi2_contingency(joined, correction=True).pvalue) if joined.shape[1] > 1 else 1.0), told
 
 
-def _strange(old: Column, new: Column, categorical: bool) -> list[str]:
+def strange(old: Column, new: Column, categorical: bool) -> list[str]:
     """Notes on levels never seen, and on numbers outside of the range."""
     a, b = old.values[~old.missing], new.values[~new.missing]
     if not len(a) or not len(b):
         return []
     if categorical or old.kind == "text":
-        more = sorted(set(b.astype(str)) - set(a.astype(str)))
+        more = sorted(set(_texts(b)) - set(_texts(a)))
         told = f"{plural(len(more), 'level')} never seen, {listed(more, 3)}"
         return [f"column {quoted(new.name)}: {told}"] if more else []
-    outside = int(((b < a.min()) | (b > a.max())).sum())
-    where = f"outside of {a.min():.4g} to {a.max():.4g}"
-    return [f"column {quoted(new.name)}: {plural(outside, 'number')} {where}"] if outside else []
+    beyond = np.maximum(a.min() - b, b - a.max())
+    outside, most = plural(int((beyond > 0.0).sum()), "number"), b[np.argmax(beyond)]
+    told = f"{outside} outside of {a.min():.4g} to {a.max():.4g}, such as {most:.4g}"
+    return [f"column {quoted(new.name)}: {told}"] if beyond.max() > 0.0 else []
 
 
 # The model

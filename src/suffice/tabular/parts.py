@@ -10,7 +10,7 @@ look at, and whole columns where every row has a say: the target, and weights.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from hashlib import blake2b
@@ -188,6 +188,18 @@ def of_files(paths: Sequence[str], client: Any) -> PartedTable:
         raise TableError("names of columns must differ from each other on a cluster")
     types = {name: (kind_of(kind), str(kind)[:40]) for name, kind in zip(first.names, first.types, strict=True)}
     return PartedTable(tuple(parts), tuple(part.rows for part in parts), types, _digest(parts), client)
+
+
+def footers(paths: Iterable[Any]) -> list[tuple[int, str]]:
+    """Of files: how many rows each has, and a digest of what it says about its columns and where they are."""
+    found = []
+    for path in paths:
+        try:
+            with parquet_reader().parquet.ParquetFile(path) as opened:
+                found.append((int(opened.metadata.num_rows), _digest(opened.metadata.to_dict())))
+        except Exception as error:
+            raise refused(path, error) from error
+    return found
 
 
 def of_frame(frame: Any, client: Any) -> PartedTable:

@@ -44,7 +44,7 @@ from suffice.tabular import intervals, states
 from suffice.tabular.entries import TableError, quoted
 from suffice.tabular.frames import table_for
 from suffice.tabular.model_file import SAVED, as_note, one_line, save
-from suffice.tabular.parts import AnyTable, check_settings, of_files, on_cluster
+from suffice.tabular.parts import AnyTable, check_settings, footers, of_files, on_cluster
 from suffice.tabular.predict import finished, predicted, unseen
 from suffice.tabular.problem import TableProblem, pose
 from suffice.tabular.reading import open_table, read
@@ -377,9 +377,18 @@ def execute(
         again = f"`suffice resume {folder}` makes up for it"
         outcome.notes.append(f"no time was left for all that follows the search: {again}")
     if fit is None:
-        states.remember(outcome, folder, states.Came(settings.table, settings.digest, len(problem.y)))
+        came = states.Came(settings.table, settings.digest, len(problem.y))
+        states.remember(outcome, folder, came, state=_of_parts(settings, search))
     outcome.total_seconds = monotonic() - began
     return outcome
+
+
+def _of_parts(settings: Settings, search: Any) -> dict[str, Any]:
+    """What an update has to know of files that are only read: the fold of every row, and how many rows each has."""
+    if not settings.files:
+        return {}
+    sizes = [rows for rows, _ in footers(settings.files)]
+    return {"folds": [one.tolist() for one in search._for_updates.folds], "places": sum(sizes), "sizes": sizes}
 
 
 def seconds_for_the_search(left: float, *, report: bool) -> float:

@@ -49,7 +49,7 @@ def remember(outcome: Any, into: Path, came: Came, before: Any = (), state: Any 
     """Write down the line of this model, and where an update begins; `state` is what else it has to know."""
     places.write(into / HISTORY, {"lines": [*before, line_of(outcome, came)]})
     search, problem = outcome.search, outcome.problem
-    if search._for_updates[0] is None:  # on a cluster
+    if search._for_updates is None:
         return
     known = Yesterday.of(search)
     places.write(into / STATE, {
@@ -58,7 +58,6 @@ def remember(outcome: Any, into: Path, came: Came, before: Any = (), state: Any 
         "names": [None if one is None else list(one) for one in known.names],
         "cost": known.cost,
         "error": known.error,
-        "curvature": None if known.curvature is None else known.curvature.tolist(),
         "numeric": list(problem.numeric),
         "categorical": list(problem.categorical),
         "model": problem.model,
@@ -71,9 +70,8 @@ def remember(outcome: Any, into: Path, came: Came, before: Any = (), state: Any 
 def yesterday_of(state: Mapping[str, Any]) -> Yesterday:
     """Where an update begins."""
     names = tuple(None if one is None else tuple(one) for one in state["names"])
-    curvature = None if state["curvature"] is None else np.array(state["curvature"])
     weights = tuple(np.array(one, dtype=np.float64) for one in state["weights"])
-    return Yesterday(state["penalties"], weights, names, state["cost"], state["error"], curvature)
+    return Yesterday(state["penalties"], weights, names, state["cost"], state["error"])
 
 
 def line_of(outcome: Any, came: Came) -> dict[str, Any]:
