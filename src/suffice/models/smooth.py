@@ -63,6 +63,8 @@ class Made:
 def _same(one: Any, other: Any) -> bool:
     if one is other or type(one).__eq__ is vars(object)["__eq__"]:
         return one is other
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_same, one, other))
     arrays = hasattr(one, "shape") or hasattr(other, "shape")
     return np.array_equal(host(one), host(other)) if arrays else bool(one == other)
 

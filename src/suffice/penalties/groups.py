@@ -16,11 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from suffice.arrays import Array
+from suffice.models.smooth import Made
 from suffice.penalties.prox import Indices, Mask, check_shapes, l1_least_subgradient, l1_remainder, l1_weights, soft
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class Group(Made):
     """g = sum_G weight_G ||x_G||_2 over groups that do not overlap (group lasso); indices in no group are free."""
 
     groups: Sequence[npt.ArrayLike]
@@ -54,14 +55,6 @@ class Group:
             largest = int(self._members.max())
             raise ValueError(f"groups must hold indices below {size}, the number of weights, got {largest}")
         check_shapes({"l1": self.l1}, size)
-
-    def __eq__(self, other: object) -> bool:
-        names = ("_members", "_owner", "weights", "l1")
-        return type(other) is type(self) and all(
-            np.array_equal(getattr(self, name), getattr(other, name)) for name in names
-        )
-
-    __hash__ = None  # type: ignore[assignment]
 
     def norms(self, x: Array) -> Array:
         """||x_G|| of every group."""

@@ -276,10 +276,7 @@ class SoftmaxLog(_OfClasses):
         return np.asarray(np.sum(self.residual_slopes(m, y)[:, :, None] * M, axis=1, keepdims=True))
 
 
-SOFTMAX_SCORES: dict[str, SoftmaxBrier | SoftmaxLog] = {
-    "neg_brier_score": SoftmaxBrier(),
-    "neg_log_loss": SoftmaxLog(),
-}
+SOFTMAX_SCORES: dict[str, SoftmaxBrier | SoftmaxLog] = {"neg_brier_score": SoftmaxBrier(), "neg_log_loss": SoftmaxLog()}
 
 
 def lengths(A: Array) -> Array:

@@ -9,7 +9,7 @@ both agree. J is known exactly: it enters as residuals without error.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -66,7 +66,13 @@ class BilevelProblem(Closing):
         if not isinstance(space, Space):
             raise TypeError(f"space must be a Space, got {space!r}")
         for j, problem in enumerate(self.lower):
-            _check_accepts(problem, space.names, f"lower[{j}]")
+            if not callable(getattr(problem, "at", None)):
+                raise TypeError(f"lower[{j}] must offer at(**params), {problem!r} does not")
+            try:
+                inspect.signature(problem.at).bind(**dict.fromkeys(space.names, 1.0))
+            except TypeError as error:
+                known = ", ".join(space.names)
+                raise TypeError(f"lower[{j}].at does not take the parameters {known} of space: {error}") from error
         for j, loss in enumerate(self.losses):
             if not callable(getattr(loss, "at", None)):
                 raise TypeError(f"losses[{j}] must offer at(w), {loss!r} does not")
@@ -160,14 +166,19 @@ class BilevelProblem(Closing):
             "space": self.space.ranges,
             "solver": self.solver,
             "max_steps": self.max_steps,
-            "penalty at a few points": [self._probed(theta) for theta in _probes(self.space)],
+            "penalty at a few points": list(self._probed()),
         }
 
-    def _probed(self, theta: Array) -> list[float] | str:
-        try:
-            return [float(value) for value in self.penalties(theta)]
-        except Exception as error:  # not everybody's penalty is defined everywhere
-            return type(error).__name__
+    def _probed(self) -> Iterator[list[float] | str]:
+        """J at a few theta inside the box."""
+        lower, upper = self.space.bounds
+        lower = np.where(np.isfinite(lower), lower, np.minimum(upper, 1.0) - 1.0)
+        upper = np.where(np.isfinite(upper), upper, lower + 1.0)
+        for share in (0.25, 0.5, 0.8):
+            try:
+                yield [float(value) for value in self.penalties(lower + share * (upper - lower))]
+            except Exception as error:  # not everybody's penalty is defined everywhere
+                yield type(error).__name__
 
     def take_events(self) -> list[dict[str, Any]]:
         """What has happened to workers since the last call, for the journal."""
@@ -274,20 +285,3 @@ class FixedSteps:
     def fingerprint(self) -> dict[str, Any]:
         """What a journal compares before it is continued."""
         return {**self.problem.fingerprint(), "steps": self.steps}
-
-
-def _probes(space: Space) -> list[Array]:
-    """A few theta inside the box."""
-    lower, upper = space.bounds
-    lower = np.where(np.isfinite(lower), lower, np.minimum(upper, 1.0) - 1.0)
-    upper = np.where(np.isfinite(upper), upper, lower + 1.0)
-    return [lower + share * (upper - lower) for share in (0.25, 0.5, 0.8)]
-
-
-def _check_accepts(problem: LowerLevel, names: tuple[str, ...], label: str) -> None:
-    if not callable(getattr(problem, "at", None)):
-        raise TypeError(f"{label} must offer at(**params), {problem!r} does not")
-    try:
-        inspect.signature(problem.at).bind(**dict.fromkeys(names, 1.0))
-    except TypeError as error:
-        raise TypeError(f"{label}.at does not take the parameters {', '.join(names)} of space: {error}") from error

@@ -242,6 +242,13 @@ def number_column(name: str, values: Array, lines: Array, form: Form, strays: tu
     return Column(name, form, values, strays)
 
 
+def date_column(name: str, values: Array, form: Form | None) -> Column:
+    """A column of these seconds since 1970; with the time of the day as this form has it, or where there are any."""
+    clock = bool((values[~np.isnan(values)] % DAY != 0.0).any()) if form is None else form.clock
+    dates = Form("date", clock=clock)
+    return Column(name, dates, values, told=dates.words(()))
+
+
 class Texts:
     """The entries of a column, given as blocks of text: `different` ones, and which of them every row has."""
 

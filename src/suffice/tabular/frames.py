@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from suffice.tabular.entries import DAY, Array, Column, Form, Kind, TableError, listed, number_column, quoted
+from suffice.tabular.entries import Array, Column, Form, Kind, TableError, date_column, listed, number_column, quoted
 from suffice.tabular.reading import text_column
 from suffice.tabular.table import Reading, Recipe, Table
 
@@ -96,8 +96,5 @@ def _column(name: str, series: Any, lines: Array, form: Form | None) -> Column:
         raise TableError(f"column {quoted(name)} is {kind}, and was {form.kind} before")
     if kind == "date":
         since = pandas.to_datetime(series, utc=True) - pandas.Timestamp(0, tz="UTC")
-        values = (since / pandas.Timedelta(seconds=1)).to_numpy(dtype=np.float64)
-        clock = bool((values[~np.isnan(values)] % DAY != 0.0).any()) if form is None else form.clock
-        dates = Form(kind, clock=clock)
-        return Column(name, dates, values, told=dates.words(()))
+        return date_column(name, (since / pandas.Timedelta(seconds=1)).to_numpy(dtype=np.float64), form)
     return number_column(name, np.array(series.to_numpy(dtype=np.float64, na_value=math.nan)), lines, Form(kind))

@@ -32,7 +32,6 @@ import numpy as np
 
 from suffice.files import JournalError, open_regular
 from suffice.tabular.entries import (
-    DAY,
     NUMBER,
     Array,
     Column,
@@ -40,6 +39,7 @@ from suffice.tabular.entries import (
     Kind,
     TableError,
     columns_of,
+    date_column,
     listed,
     number_column,
     plural,
@@ -362,10 +362,7 @@ def column_of(name: str, entries: Any, lines: Array, form: Form | None = None) -
         return text_column(name, entries.to_pylist(), lines, form)
     if kind == "date":
         whole = pyarrow.timestamp("us", tz=getattr(entries.type, "tz", None))
-        values = _floats(entries.cast(whole, safe=False).cast(pyarrow.int64())) * 1e-6
-        clock = bool((values[~np.isnan(values)] % DAY != 0.0).any()) if form is None else form.clock
-        dates = Form(kind, clock=clock)
-        return Column(name, dates, values, told=dates.words(()))
+        return date_column(name, _floats(entries.cast(whole, safe=False).cast(pyarrow.int64())) * 1e-6, form)
     if form is not None and form.kind not in ("numeric", "boolean"):
         raise TableError(f"column {quoted(name)} holds numbers, and was {form.kind} before")
     return number_column(name, _floats(entries), lines, Form(kind))
