@@ -24,46 +24,85 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from suffice.arrays import Array
 from suffice.evaluation import Evaluation
-from suffice.sklearn._recorded import RecordedProblem, standard_error
-from suffice.sklearn._sketch import TURNED, TURNED_SE, QuadraticFold, Sketch, sketches
+from suffice.sklearn._quadratics import QuadraticFold
+from suffice.sklearn._recorded import RecordedProblem, least_worth, standard_error, unproven
+from suffice.sklearn._sketch import TURNED, TURNED_SE, Sketch, sketches, squares
 from suffice.sklearn.folds import FLOOR
 from suffice.sklearn.penalties import PENALTIES, PenaltySpace, kind_of
+from suffice.solvers.solution import start_from
 
+NEGLIGIBLE = 1e-9  # of the plainest model's loss: a loss proven to be less leaves nothing worth a search
 LOOK = 0.02  # the accuracy of a look, relative to the root of the least loss seen so far
 STEPS = 100  # of a model
 APART, MOST_LEVELS = 1.0, 9  # decades between levels, at least; levels of each
 BEYOND = {"l1": 0.01, "l2": 2.0}  # decades above the largest value that matters: no weight is about to leave zero there
-AGREED = 0.02  # of F: how near the sketch is
+AGREED, TRIFLE = 0.02, 1e-6  # of F: how near the sketch is; of the plainest model's loss, where that is more
 CLOSELY, ROUNDS = 3e-5, 4  # the same of quadratics near known weights; how often these are those of the last sketch
+SEPARABLE = 0.01  # of the plainest model's loss: where F is less, no quadratic shows how weights grow
 Place = tuple[float, ...]  # a level of every kind of penalty, in decades
 
 
-def starting_point(problem: RecordedProblem, folds: list[Any], space: PenaltySpace) -> tuple[Array, bool]:
-    """Where to begin, and whether all of F was sketched."""
+@dataclass(frozen=True)
+class Start:
+    """Where to begin; the size of F where all weights are zero, or next to it; whether all of F was `sketched`, and
+    `settled`: by squares that a look agrees with which is as accurate as a last one."""
+
+    theta: Array
+    plainest: float
+    sketched: bool = False
+    settled: bool = False
+
+
+def starting_point(problem: RecordedProblem, folds: list[Any], space: PenaltySpace, closely: bool = False) -> Start:
+    """Where to begin; `closely`: with a look at a sketch by squares that is as accurate as a last one."""
+    losses: Any = problem.problem.losses
+    exactly = sketches(folds, losses, space)
+    cheaply = exactly and len(space.names) == 1  # few lines are sketched exactly, once quadratics have not shown F
+    if sketches(folds, losses, space, True):
+        near = QuadraticFold.nearly_free([fold.model for fold in folds], losses)
+        for _ in range(ROUNDS):
+            if not np.isfinite(near).all():
+                break
+            sketch = Sketch.of(folds, losses, space, near)
+            if cheaply and sketch.height(sketch.lowest) < SEPARABLE * sketch.plainest:
+                break
+            start = _agreed(sketch, problem, closely, CLOSELY)
+            if start is not None:
+                return start
+            found = problem.evaluations[-1]
+            if cheaply and not abs(sketch.height(sketch.lowest) - found.cost) <= AGREED * found.cost:
+                break
+            near = [solution.x for solution in found.solutions]
+    if exactly:
+        start = _agreed(Sketch.of(folds, losses, space), problem, closely and squares(folds), AGREED)
+        if start is not None:
+            return start
     lattice = Lattice.of(problem, folds, space)
     lattice.look(lattice.plainest)
-    losses: Any = problem.problem.losses
-    if sketches(folds, losses, space, True):
-        near = [QuadraticFold.nearly_free(fold.model, loss) for fold, loss in zip(folds, losses, strict=True)]
-        for _ in range(ROUNDS if np.isfinite(near).all() else 0):
-            sketch = Sketch.of(folds, losses, space, near)
-            found = _look_from(sketch, problem)
-            if abs(sketch.height(sketch.lowest) - found.cost) <= CLOSELY * found.cost:
-                return min(problem.evaluations, key=lambda made: made.cost).point, True
-            near = [solution.x for solution in found.solutions]
-    elif sketches(folds, losses, space):
-        sketch = Sketch.of(folds, losses, space)
-        found = _look_from(sketch, problem)
-        if abs(sketch.height(sketch.lowest) - found.cost) <= AGREED * found.cost:
-            return min(problem.evaluations, key=lambda made: made.cost).point, True
-    return best_of_lines(lattice), False
+    plainest = max(made.interval[0] for made in problem.evaluations)
+    return Start(best_of_lines(lattice), plainest)
+
+
+def _agreed(sketch: Sketch, problem: RecordedProblem, closely: bool, like: float) -> Start | None:
+    """A look where the sketch is least; None where F is not `like` the sketch there."""
+    theta, K, solver = np.array(sketch.lowest), len(sketch.folds), problem.problem.solver
+    F, plainest = sketch.height(sketch.lowest), sketch.plainest
+    left = max(least_worth(sketch.standard_error, F), 0.25 * NEGLIGIBLE * plainest)
+    within = 0.2 * left / math.sqrt(max(F, left) * K) if closely else LOOK * math.sqrt(F / K)
+    starts = [start_from(x, solver) for x in sketch.weights[sketch.lowest]]
+    warm = Evaluation(theta, np.zeros(K), np.zeros(K), solutions=starts)
+    found = problem.look(theta, within=within if within == within else math.inf, warm=warm, max_steps=STEPS)
+    if not (off := abs(F - found.cost)) <= max(like * found.cost, TRIFLE * plainest):
+        return None
+    best = min(problem.evaluations, key=lambda made: made.cost)
+    return Start(best.point, plainest, True, closely and best is found and off <= left and not unproven(found))
 
 
 def best_of_lines(lattice: Lattice) -> Array:
@@ -74,15 +113,6 @@ def best_of_lines(lattice: Lattice) -> Array:
     for line in (along_l1, along_l2):
         lattice.along(line)
     return lattice.descended()
-
-
-def _look_from(sketch: Sketch, problem: RecordedProblem) -> Evaluation:
-    """F where the sketch is least, from its weights there."""
-    known, theta = problem.best, np.array(sketch.lowest)
-    starts = zip(known.solutions, sketch.weights[sketch.lowest], strict=bool(known.solutions))
-    here = [solution.start_at(x) for solution, x in starts]
-    warm = replace(known, theta=theta, solutions=here, jacobian=None, gradient=None)
-    return problem.look(theta, within=LOOK * math.sqrt(known.cost / len(known.e)), warm=warm, max_steps=STEPS)
 
 
 @dataclass

@@ -35,7 +35,7 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from suffice.arrays import Array, frozen, norm
+from suffice.arrays import Array, norm
 from suffice.evaluation import Evaluation
 from suffice.models.cox import signed_times
 from suffice.report.formats import bound
@@ -48,8 +48,7 @@ from suffice.sklearn._preparation import SearchPreparation
 from suffice.sklearn._recorded import estimate, standard_error, worth
 from suffice.sklearn.dealt_rows import Rows, steps_of
 from suffice.sklearn.splits import Split
-from suffice.solvers.certificate import Certificate
-from suffice.solvers.solution import Outcome, Solution
+from suffice.solvers.solution import Solution, start_from
 
 SMALL = 1_000_000  # numbers of X, up to which BLAS has one thread
 KEPT = 0.1  # of the standard error over folds: a gain that moves nothing
@@ -119,8 +118,7 @@ def placed(x: Array, names: tuple[str, ...] | None, now: tuple[str, ...] | None)
 
 
 def _start(x: Array, size: int | None, fold: Split) -> Solution:
-    x = x if size in (None, len(x)) else np.zeros(size or 0)
-    return Solution(frozen(x), Certificate(math.inf, "none"), 0, Outcome.STEPS, fold.solver)
+    return start_from(x if size in (None, len(x)) else np.zeros(size or 0), fold.solver)
 
 
 # Whether the penalties of yesterday are still good
