@@ -23,6 +23,7 @@ that is proven by then: an unfinished model may do better than a finished one, w
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -64,7 +65,7 @@ def starting_point(problem: RecordedProblem, folds: list[Any], space: PenaltySpa
     """Where to begin; `closely`: with a look at a sketch by squares that is as accurate as a last one."""
     losses: Any = problem.problem.losses
     exactly = sketches(folds, losses, space)
-    cheaply = exactly and len(space.names) == 1  # few lines are sketched exactly, once quadratics have not shown F
+    start, cheaply = None, exactly and len(space.names) == 1  # one line: quadratics that do not show F are left
     if sketches(folds, losses, space, True):
         near = QuadraticFold.nearly_free([fold.model for fold in folds], losses)
         for _ in range(ROUNDS):
@@ -74,16 +75,16 @@ def starting_point(problem: RecordedProblem, folds: list[Any], space: PenaltySpa
             if cheaply and sketch.height(sketch.lowest) < SEPARABLE * sketch.plainest:
                 break
             start = _agreed(sketch, problem, closely, CLOSELY)
-            if start is not None:
-                return start
+            if start is not None or not problem.evaluations:
+                break
             found = problem.evaluations[-1]
             if cheaply and not abs(sketch.height(sketch.lowest) - found.cost) <= AGREED * found.cost:
                 break
             near = [solution.x for solution in found.solutions]
-    if exactly:
+    if exactly and start is None:
         start = _agreed(Sketch.of(folds, losses, space), problem, closely and squares(folds), AGREED)
-        if start is not None:
-            return start
+    if start is not None:
+        return start
     lattice = Lattice.of(problem, folds, space)
     lattice.look(lattice.plainest)
     plainest = max(made.interval[0] for made in problem.evaluations)
@@ -94,6 +95,8 @@ def _agreed(sketch: Sketch, problem: RecordedProblem, closely: bool, like: float
     """A look where the sketch is least; None where F is not `like` the sketch there."""
     theta, K, solver = np.array(sketch.lowest), len(sketch.folds), problem.problem.solver
     F, plainest = sketch.height(sketch.lowest), sketch.plainest
+    if not sys.float_info.min < F / K < math.inf:  # losses under- or overflow
+        return None
     left = max(least_worth(sketch.standard_error, F), 0.25 * NEGLIGIBLE * plainest)
     within = 0.2 * left / math.sqrt(max(F, left) * K) if closely else LOOK * math.sqrt(F / K)
     starts = [start_from(x, solver) for x in sketch.weights[sketch.lowest]]
