@@ -6,7 +6,8 @@ begins inside may see F go up on the way there.
 
 Where F can be sketched (`suffice.sklearn._sketch`) a search begins where the sketch is least, if F is near what it
 shows there; of many rows it is sketched by quadratics around weights with next to no penalty, then around those of the
-look before, and looked at where that is least, until both agree. Else looks are made on a lattice: levels of every
+look before, and looked at where that is least, until both agree. Of squares, or quadratics that agree as closely, no
+further search is needed: the look is as accurate as a last one. Else looks are made on a lattice: levels of every
 parameter, in decades, APART or more from each other, between the ends of its range. For l1 the upper end is no more
 than the l1_max that makes all weights zero, beyond which nothing changes, for l2 100 times the largest curvature of the
 loss, beyond which weights are less than a hundredth of what they could be: what is seen there holds for the upper edge.
