@@ -33,6 +33,7 @@ def draw_panel(panel: Panel, ax: Axes | None = None) -> Axes:
 
     axes.set_xscale("log" if panel.log_x else "linear")
     axes.set_yscale("log" if panel.log_y else "linear")
+    axes.set(**{key: ends for key, ends in (("xlim", panel.x_ends), ("ylim", panel.y_ends)) if ends})
     for low, high in panel.shaded:
         axes.axvspan(low, high, color="#EEEEEE", linewidth=0, zorder=0)
     if panel.level is not None:
@@ -45,7 +46,6 @@ def draw_panel(panel: Panel, ax: Axes | None = None) -> Axes:
     if panel.y_ticks:
         axes.set_yticks(list(panel.y_ticks), [_plain(text) for text in panel.y_ticks.values()])
     axes.set(xlabel=_plain(panel.x), ylabel=_plain(panel.y))
-    axes.set(**{key: ends for key, ends in (("xlim", panel.x_ends), ("ylim", panel.y_ends)) if ends})
     if panel.scale is not None:
         _colour_bar(axes, panel.scale)
     for axis, log, ends in ((axes.xaxis, panel.log_x, axes.get_xlim()), (axes.yaxis, panel.log_y, axes.get_ylim())):

@@ -150,7 +150,7 @@ def test_the_interval_of_the_score_holds_in_extended_precision(scoring):
 def test_every_evaluation_of_the_search_is_told_with_an_interval_that_holds():
     X, y = regression()
     cv = KFold(3)
-    search = SufficeSearchCV(Ridge(), cv=cv, options=FEW).fit(X, y)
+    search = SufficeSearchCV(Ridge(), cv=cv, options=FEW, tolerance=1e-6).fit(X, y)
     results = search.cv_results_
     rows = len(results["params"])
     assert rows == len(results["asked_error"]) == len(results["work"])

@@ -16,7 +16,7 @@ from sklearn.linear_model import (
 from sklearn.model_selection import KFold, cross_val_score
 
 import suffice
-from suffice.sklearn import SufficeSearchCV, _sketch, _starting_points, penalties, splits
+from suffice.sklearn import SufficeSearchCV, _quadratics, _sketch, _starting_points, penalties, splits
 from suffice.sklearn._sketch import Sketch
 
 CV = KFold(4, shuffle=True, random_state=0)
@@ -52,6 +52,34 @@ def test_without_an_l1_it_is_f_itself_for_every_l2(columns, intercept, monkeypat
     sketch, _ = sketch_of(estimator, X, y, monkeypatch, scoring="neg_mean_squared_error")
     for l2 in (1e-3, 0.1, 10.0):
         assert sketch.height((np.log10(l2),)) == pytest.approx(certified(estimator, X, y, l2=l2), rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_folds_side_by_side_have_the_weights_of_each_alone(seed, monkeypatch):
+    """Collinear columns, on which semismooth Newton's method may turn in circles, and columns that are twice there."""
+    X, y = data(rows=60, columns=12, seed=seed)
+    X = np.hstack([X, X[:, :2], X[:, 2:5] + 1e-3 * np.random.default_rng(seed).standard_normal((60, 3))])
+    stacked, _ = sketch_of(ElasticNet(), X, y, monkeypatch, options=ONE)
+    monkeypatch.undo()
+    monkeypatch.setattr(_quadratics, "STACKED", 0)
+    alone, _ = sketch_of(ElasticNet(), X, y, monkeypatch, options=ONE)
+    assert stacked.stack is not None and alone.stack is None
+    common = [theta for theta in stacked.seen if theta in alone.seen]
+    assert len(common) > 50
+    for theta in common:
+        np.testing.assert_allclose(stacked.seen[theta], alone.seen[theta], rtol=2e-3)
+
+
+@pytest.mark.parametrize("estimator", [Ridge(), Lasso(), ElasticNet()])
+def test_squares_are_evaluated_once_and_no_worse_than_by_further_search(estimator):
+    X, y = data(rows=120, columns=10)
+    once = SufficeSearchCV(estimator, cv=CV, refit=False).fit(X, y)
+    further = SufficeSearchCV(estimator, cv=CV, refit=False, tolerance=1e-6).fit(X, y)
+    assert len(once.cv_results_["work"]) == once.result_.evaluations == len(once.result_.history) == 1
+    assert once.result_.status is suffice.Status.SUFFICES and once.result_.params is not None
+    assert -once.best_score_ <= -further.best_score_ * (1.0 + 2e-4)
+    low, high = once.score_interval_
+    assert low <= once.best_score_ <= high and high - low <= 2e-4 * -once.best_score_
 
 
 @pytest.mark.parametrize("large", [False, True])
@@ -283,7 +311,8 @@ def test_counts_are_sketched_as_well(monkeypatch):
 
 
 def test_a_sketch_that_f_is_far_from_is_given_up(monkeypatch):
-    monkeypatch.setattr(_starting_points, "AGREED", -1.0)
+    for like in ("AGREED", "TRIFLE"):
+        monkeypatch.setattr(_starting_points, like, -1.0)
     sketch, search = sketch_of(ELASTIC, *labels(), monkeypatch)
     looks = search.cv_results_["purpose"] == "overview"
     assert sketch is not None and looks.sum() > 8 and search.result_.success

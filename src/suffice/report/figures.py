@@ -117,7 +117,8 @@ def _line(shown: Trace, chosen: list[int]) -> Panel:
     (k,) = chosen
     x, at = shown.places(shown.points, k), int(np.argmin(shown.high))
     marks = [_evaluations(shown, x), _best(x[at], shown.cost[at])]
-    return Panel("", cut(shown.names[k]), shown.label, marks, shown.logarithmic[k], _spread(shown.cost))
+    log_x, name = shown.logarithmic[k], cut(shown.names[k])
+    return Panel("", name, shown.label, marks, log_x, _spread(shown.cost), x_ends=_padded(x, log_x))
 
 
 def _plane(shown: Trace, chosen: list[int]) -> Panel:

@@ -7,7 +7,7 @@
     folds, _structure, splits, target  rows, weights of them and a model as a lower-level problem
     penalties, scores                  what is searched, in whose words, and which score is optimised
     _search, _preparation, _delegated  what is asked for, and what follows from it before a search
-    _sketch, _starting_points, _l2_first       where to begin, and with which penalty
+    _sketch, _quadratics, _starting_points, _l2_first   where to begin, and with which penalty
     _penalty_search, _recorded         the search, its notes and its end
     _final_fit                         the final model, and what else is left behind
     _coefficient_proofs, coefficients  what is proven of each coefficient, and the table of them

@@ -320,7 +320,7 @@ def start(search: PenaltySearch, few: BilevelProblem) -> Array:
         return least
     looks.purpose, looks.until = "overview", problem.until
     try:
-        theta, _ = starting_point(looks, search.folds, search.space)
+        theta = starting_point(looks, search.folds, search.space).theta
     except TimeOver:
         theta = looks.best.point
     within = LOOK * math.sqrt(looks.best.cost / len(problem.problem.judge))  # type: ignore[attr-defined]

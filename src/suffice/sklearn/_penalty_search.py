@@ -27,7 +27,7 @@ from suffice.search.accuracy import FUTILE
 from suffice.search.tune import tune
 from suffice.signals import TimeOver
 from suffice.sklearn._recorded import RecordedProblem, Tolerance, standard_error, unproven, worth
-from suffice.sklearn._starting_points import negligible, starting_point
+from suffice.sklearn._starting_points import NEGLIGIBLE, starting_point
 from suffice.sklearn.penalties import PenaltySpace
 from suffice.sklearn.splits import Split
 
@@ -54,6 +54,7 @@ class PenaltySearch:
     finds: Callable[[PenaltySearch], Array | None] | None = None
     close: float = CLOSE  # of initial_radius, from the start that it finds
     left_out: str = ""  # what was not searched, and why
+    settled: bool = False  # whether the first look is the last one
     result: Result = field(
         default_factory=lambda: Result(np.array([]), math.nan, (-math.inf, math.inf), Status.RUNNING, 0, 0.0, ())
     )
@@ -98,7 +99,14 @@ class PenaltySearch:
         problem.purpose = "search"
         # F is smooth along one penalty, whose models learn much from looks; with several, kinks lie between.
         seen = problem.evaluations if self.statistical and len(start) == 1 else []
-        self.result = tune(problem, start, options=options, callback=problem.report, seen=seen)
+        if self.settled:  # the sketch has found the best penalties, and one look has proven F there
+            record, ended = problem.latest, problem.best.interval[1] <= options.target_cost
+            self.result = replace(
+                self.result, status=Status.TARGET if ended else Status.SUFFICES, evaluations=1, work=record.work,
+                history=(record,), space=problem.space,
+            )  # fmt: skip
+        else:
+            self.result = tune(problem, start, options=options, callback=problem.report, seen=seen)
         if self.result.status in (Status.STOPPED, Status.INTERRUPTED, Status.TERMINATED):
             if not problem.notes:
                 raise KeyboardInterrupt
@@ -128,10 +136,11 @@ class PenaltySearch:
         if given is not None:
             start, options = given, replace(options, initial_radius=self.close * options.initial_radius)
         elif self.initial is None:
-            start, sketched = starting_point(problem, self.folds, self.space)
-            if sketched and self.statistical:
+            found = starting_point(problem, self.folds, self.space, statistical and options.policy == "residual")
+            start, self.settled = found.theta, found.settled
+            if found.sketched and self.statistical:
                 options = replace(options, initial_radius=CLOSE * options.initial_radius)
-            options = replace(options, target_cost=max(options.target_cost, negligible(problem)))
+            options = replace(options, target_cost=max(options.target_cost, NEGLIGIBLE * found.plainest))
         else:
             start = self.space.space.theta(self.initial)
             if statistical:
@@ -157,7 +166,7 @@ class PenaltySearch:
         """Of edges of ranges that better penalties may lie beyond: unless F is level there, as a derivative near by
         says, or what was seen a decade or more inside. `words` are the best parameters in scikit-learn's."""
         made, little = self.problem.evaluations, LITTLE * best.interval[1]
-        slopes = [one.slope for one in made if one.slope is not None and np.abs(one.point - best.point).max() <= NEAR]
+        near = [one for one in made if np.abs(one.point - best.point).max() <= NEAR]
         space, (lower, upper) = self.problem.space, self.problem.space.bounds
         for i, name in enumerate(space.names):
             down, up = best.point[i] <= lower[i] + AT_EDGE, best.point[i] >= upper[i] - AT_EDGE
@@ -166,7 +175,9 @@ class PenaltySearch:
                 continue
             inside = [one.interval[0] for one in made if abs(one.point[i] - best.point[i]) >= 1.0]
             level = min(inside, default=math.inf) <= best.interval[1] + little
-            if not level and not any(abs(slope[i]) <= little for slope in slopes):
+            if not level and all(one.slope is None for one in near):
+                near = [self.problem.differentiate(best)]
+            if not level and not any(one.slope is not None and abs(one.slope[i]) <= little for one in near):
                 which, way = ("lower", "smaller") if down else ("upper", "larger")
                 yield (
                     f"the best {name} lies on the {which} edge of its space, {space.ranges[name][not down]:.4g}: one "

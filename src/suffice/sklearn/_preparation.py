@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn import get_config
-from sklearn.base import is_classifier
+from sklearn.base import clone, is_classifier
 from sklearn.pipeline import Pipeline
 from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.metadata_routing import process_routing
@@ -243,7 +243,7 @@ def prepared(search: Any, X: Any, y: Any, fit_params: dict[str, Any], splits: An
         if search.device is not None or not in_main_memory(X):
             raise ValueError(why)
         X, place = here(X), None
-    data = SearchData(search.estimator, X, y, weight, grouped, place=place)
+    data = SearchData(clone(search.estimator), X, y, weight, grouped, place=place)
     adapter.targets(final, y, data.classes)
     groups = () if grouped is None else grouped.names
     space = PenaltySpace.of(search.space, final, adapter, groups, step=step_to(search.estimator), total=data.total)

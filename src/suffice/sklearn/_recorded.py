@@ -206,6 +206,11 @@ class RecordedProblem:
         known = ([] if warm is None or _among(self._gone, warm) else [warm]) + self._starts()
         return min(known, key=lambda evaluation: norm(evaluation.point - theta), default=None)
 
+    @property
+    def latest(self) -> Record:
+        """The record of the latest evaluation."""
+        return self._record(*self.notes[-1][1:])
+
     def _record(self, within: float, made: Evaluation) -> Record:
         best = self.best
         return Record(
@@ -267,5 +272,9 @@ def worth(evaluation: Evaluation, tolerance: Tolerance) -> float:
     """How accurate F is to be: a share of it, or of its standard error over folds where that is less than LARGEST."""
     if tolerance != "statistical":
         return tolerance * evaluation.cost
-    error = standard_error(evaluation)
-    return min(SHARE * error if error > 0.0 else math.inf, LARGEST * evaluation.cost)
+    return least_worth(standard_error(evaluation), evaluation.cost)
+
+
+def least_worth(error: float, cost: float) -> float:
+    """The same by the standard error of F."""
+    return min(SHARE * error if error > 0.0 else math.inf, LARGEST * cost)

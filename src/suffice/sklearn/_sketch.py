@@ -23,48 +23,40 @@ weights, which those of many rows are not far from. So they cost little:
 from __future__ import annotations
 
 import math
-import warnings
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-from scipy.linalg.lapack import dposv
-from sklearn.linear_model import enet_path
 
-from suffice.arrays import EPS, Array, host, norm
-from suffice.lazy import cached_property
-from suffice.models.margin_losses import Bending, MarginLoss, Squared, slope_and_bend
-from suffice.penalties.prox import Indices, l1_least_subgradient
+from suffice.arrays import Array, host
+from suffice.models.margin_losses import Bending, Squared
 from suffice.protocols import conforms
 from suffice.prove.held_out import HeldOut
 from suffice.rows.given import here, taken
-from suffice.rows.gram import fits_array, gram
+from suffice.rows.gram import fits_array
+from suffice.sklearn._quadratics import EXACT, QuadraticFold, Stack, held_out
 from suffice.sklearn._recorded import error_of_mean
 from suffice.sklearn.folds import FLOOR, LinearFold
 from suffice.sklearn.penalties import PenaltySpace, penalties
-from suffice.solvers.minimise import from_face_to_face
-from suffice.solvers.quadratic import Quadratic, with_ridge
-from suffice.solvers.unproven import LIKELY, MarginProblem, quadratic
+from suffice.solvers.unproven import MarginProblem
 from suffice.space import Space
 
 MOST = 2000  # rows and columns of G
 SMALL = 100_000  # numbers of X: then any psi is sketched;
-MANY, LONG = 50_000, 20  # numbers, and rows for a column: then by quadratics near known weights,
-FIRST = 3  # Newton steps away from 0
-STEP = 0.25  # decades along lines
+MANY, LONG = 5_000, 20  # numbers, and rows for a column: then by quadratics near known weights,
+STEP, LONGER = 0.25, 0.5  # decades along lines, and where every place takes several steps of Newton's method
 SLOPES = (-1.0, 0.5, 2.0, 3.5, 5.0)  # how much smaller l2 / L is there than l1 / l1_max
-AT_ONCE = 6  # places along a line
+AT_ONCE = 6  # places along a line, where several cost less than one by one
+LIKE = 3e-4  # of F: lines that are no farther apart have nothing between them
 TURNED, TURNED_SE = 1.25, 1.5  # F has turned upwards; see above
 ALIKE = 3e-5  # of every fold's loss: it has settled where it is the same at the end of the line
 ALMOST_NONE = 1e-6  # of l1_max: the least l1 of the space is none beside an l2, where it is no more
 AROUND, FARTHEST = {"l1": 0.12, "l2": 0.4}, 2.0  # decades; times this at first,
 CLOSEST, FINEST = 0.5, 0.03  # and at last; of quadratics
 BETTER = 1.0 - 1e-4  # times F: what leads on from a place
-FEWEST, FEW = 128, 600  # columns: with fewer coordinate descent does not pay, of more it is left as it is
-DESCENT, SWEEPS, NEAR_ENOUGH = 1e-5, 100, 0.05  # of l1: how far from optimal coordinate descent may leave weights
-ROUNDS, EXACT, ROUGH = 10, 1e-4, 1e-2  # of working sets; of l1: how optimal is exact
-LARGE, DENSE = 100_000, 2.0  # numbers of rows; times as many weights as these: there an l1 takes long
+ROUGH = 1e-2  # of l1: how optimal is enough along lines
 NEWTON, ENOUGH = 30, 3  # this power of it, of Phi: what one more step of Newton's method has to promise
 
 Theta = tuple[float, ...]
@@ -79,8 +71,10 @@ class Sketch:
     ratio: float
     l1_max: float
     curvature: float
+    stack: Stack | None = None  # the folds, where they go side by side
     seen: dict[Theta, Array] = field(default_factory=dict)  # the folds' parts of F
-    weights: dict[Theta, list[Array]] = field(default_factory=dict)
+    heights: dict[Theta, float] = field(default_factory=dict)  # and F
+    weights: dict[Theta, Any] = field(default_factory=dict)
     exact: set[Theta] = field(default_factory=set)  # places seen after the lines, which are rough
 
     @classmethod
@@ -95,25 +89,33 @@ class Sketch:
             kind = QuadraticFold if isinstance(models[0].psi, Squared) else CurvedFold
             made = [kind.of(*known) for known in zip(models, losses, strict=True)]
         l1_max, L = max(model.l1_max for model in models), max(model.l2_floor / FLOOR for model in models)
-        sketch = cls(made, space.space, space.ratio, l1_max, L)
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            for line in sketch._lines():
-                sketch._along(line)
-            valley = min(sketch.seen, key=sketch.height)
-            sketch._see([valley], valley)
+        sketch = cls(made, space.space, space.ratio, l1_max, L, Stack.of(made))
+        with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
+            lines = sketch._lines()
+            for together in [lines[:5], lines[5:]] if sketch.stack is not None else [[line] for line in lines]:
+                if together and not (together[0] in lines[3:] and sketch._between_like(lines)):
+                    sketch._along(together)
+            valley = min(sketch.heights, key=sketch.height)
+            if valley not in sketch.exact:
+                sketch._see([valley], [valley])
             sketch._around(valley)
         return sketch
 
     def height(self, theta: Theta) -> float:
         """F anywhere in the space."""
-        if theta not in self.seen:
-            self._see([theta], None)
-        return float(self.seen[theta].sum())
+        if theta not in self.heights:
+            self._see([theta], [None])
+        return self.heights[theta]
 
     @property
     def lowest(self) -> Theta:
         """Where F is least of all that was seen well enough."""
-        return min(self.exact or self.seen, key=self.height)
+        return min(self.exact or self.heights, key=self.height)
+
+    @property
+    def plainest(self) -> float:
+        """F where all weights are zero, or next to it."""
+        return self.height(self._lines()[0][0])
 
     @property
     def standard_error(self) -> float:
@@ -126,14 +128,14 @@ class Sketch:
         return (-math.inf, math.inf) if k is None else (float(lower[k]), float(upper[k]))
 
     def _lines(self) -> list[list[Theta]]:
-        """From large penalties to small ones: without an l1 or with the least one, of one ratio each, and with the
-        least l2. Each begins and ends on the edges of the space."""
+        """From large penalties to small ones: without an l1 or with the least one, with the least l2, and of one ratio
+        each, from the largest l2 on. Each begins and ends on the edges of the space."""
         t1, t2 = math.log10(self.l1_max), math.log10(self.curvature)
         (low1, high1), (low2, high2) = self._bounds("l1"), self._bounds("l2")
         if len(self.space) == 2:
             lines: list[list[Theta]] = [[(low1, level) for level in self._levels(t2 + 2.0, low2, high2)]]
             lines += [[(level, low2) for level in self._levels(t1, low1, high1)]]
-            for slope in reversed(SLOPES):
+            for slope in SLOPES:
                 way = t2 - t1 - slope
                 ends = max(low1, low2 - way), min(high1, high2 - way)
                 lines += [[(level, level + way) for level in self._levels(t1, *ends)]]
@@ -148,45 +150,84 @@ class Sketch:
         range."""
         if low > high:
             return []
-        return [*np.arange(max(min(top, high), low), low, -STEP).tolist(), low]
+        step = LONGER if isinstance(self.folds[0], CurvedFold) else STEP
+        return [*np.arange(max(min(top, high), low), low, -step).tolist(), low]
 
-    def _along(self, line: Sequence[Theta]) -> None:
-        """A line up to where F has turned upwards, AT_ONCE places at a time."""
-        least = math.inf
-        for first in range(0, len(line), AT_ONCE):
-            part = line[first : first + AT_ONCE]
-            self._see(part, line[first - 1] if first else None, rough=True)
-            least = min(least, *(self.height(theta) for theta in part))
-            last = self.height(part[-1])
-            if last > max(TURNED * least, least + TURNED_SE * self.standard_error) or math.isinf(last):
-                break
-            if len(part) > 1 and self._alike(part[-2:]) and part[-1] != line[-1]:
-                self._see(line[-1:], part[-1], rough=True)
-                if self._alike([part[-1], line[-1]]):
-                    break
+    def _between_like(self, lines: Sequence[Sequence[Theta]]) -> bool:
+        """Whether F is the same on the latest line that was seen as with the least l2: there is nothing between."""
+        latest = next(line for line in reversed(lines) if line[0] in self.heights)
+        least = {round(theta[0], 9): self.heights[theta] for theta in lines[1] if theta in self.heights}
+        pairs = [(self.heights[theta], least.get(round(theta[0], 9))) for theta in latest if theta in self.heights]
+        known = [(one, other) for one, other in pairs if other is not None]
+        return len(known) > 1 and all(abs(one - other) <= LIKE * other for one, other in known)
+
+    def _along(self, lines: Sequence[Sequence[Theta]]) -> None:
+        """Lines, each up to where F has turned upwards."""
+        one, ridge = self.folds[0], len(self.space) == 1 and self.ratio == 0.0
+        together = isinstance(one, QuadraticFold) and (ridge or self.stack is None)
+        first, count, least = 0, 1, dict.fromkeys(range(len(lines)), math.inf)
+        if together:
+            count = AT_ONCE if ridge or one.rows is None else 2
+        while parts := {k: lines[k][first : first + count] for k in least if first < len(lines[k])}:
+            near = [lines[k][first - 1] if first else None for k, part in parts.items() for _ in part]
+            self._see([theta for part in parts.values() for theta in part], near, rough=True)
+            error = self.standard_error
+            for k, part in parts.items():
+                least[k] = min(least[k], *(self.height(theta) for theta in part))
+                far = max(TURNED * least[k], least[k] + TURNED_SE * error)
+                if self._ends(lines[k][max(first - 1, 0) : first + count], lines[k][-1], far):
+                    del least[k]
+            first += count
+
+    def _ends(self, latest: Sequence[Theta], end: Theta, far: float) -> bool:
+        """Whether a line ends with the latest places, short of its end."""
+        if not self.height(latest[-1]) <= min(far, sys.float_info.max):
+            return True
+        if len(latest) > 1 and self._alike(latest[-2:]) and latest[-1] != end:
+            self._see([end], [latest[-1]], rough=True)
+            return self._alike([latest[-1], end])
+        return False
 
     def _alike(self, thetas: Sequence[Theta]) -> bool:
         """Whether the losses of all folds are the same at two places."""
         one, other = (self.seen[theta] for theta in thetas)
         return bool((np.abs(one - other) <= ALIKE * one).all())
 
-    def _see(self, thetas: Sequence[Theta], near: Theta | None, rough: bool = False) -> None:
-        """F at places on a line, from weights near the first."""
-        both = [penalties(self.space.params(np.array(theta)), self.ratio) for theta in thetas]
-        l1, l2 = (np.array([one[kind] for one in both]) for kind in ("l1", "l2"))
-        least = 10.0 ** self._bounds("l1")[0] if len(self.space) == 2 else 0.0
-        if (l1 <= least * (1.0 + 1e-9)).all() and least <= ALMOST_NONE * self.l1_max:
-            l1 = np.zeros_like(l1)
-        known = self.weights.get(near) if near is not None else None
-        starts = [None] * len(self.folds) if known is None else known
-        parts = [fold.path(l1, l2, start, rough) for fold, start in zip(self.folds, starts, strict=True)]
-        count = min(W.shape[1] for W in parts)
-        heights = np.full((len(self.folds), len(thetas)), np.inf)
-        heights[:, :count] = [fold.losses(W[:, :count]) for fold, W in zip(self.folds, parts, strict=True)]
+    def _see(self, thetas: Sequence[Theta], near: Sequence[Theta | None], rough: bool = False) -> None:
+        """F at places, from weights near each; on a line, from those near the first."""
+        values = np.clip(10.0 ** np.array(thetas), *np.array(list(self.space.ranges.values())).T)
+        both = penalties(dict(zip(self.space.names, values.T, strict=True)), self.ratio)
+        l1, l2 = (np.broadcast_to(both[kind], len(thetas)) for kind in ("l1", "l2"))
+        least = self.space.ranges["l1"][0] if len(self.space) == 2 else 0.0
+        if least <= ALMOST_NONE * self.l1_max:
+            l1 = np.where(l1 <= least * (1.0 + 1e-9), 0.0, l1)
+        if self.stack is not None:
+            W = self._stacked(self.stack, l1, l2, near)
+            heights, weights = self.stack.losses(W), list(np.moveaxis(W, 2, 0))
+        else:
+            starts: Any = self.weights.get(near[0]) or [None] * len(self.folds) if near[0] else [None] * len(self.folds)
+            l1 = l1 if l1.all() or not l1.any() else np.maximum(l1, least)
+            parts = [fold.path(l1, l2, start, rough) for fold, start in zip(self.folds, starts, strict=True)]
+            count = min(W.shape[1] for W in parts)
+            heights = np.full((len(self.folds), len(thetas)), np.inf)
+            heights[:, :count] = [fold.losses(W[:, :count]) for fold, W in zip(self.folds, parts, strict=True)]
+            weights = [[W[:, i] for W in parts] for i in range(count)]
         heights = np.where(np.isfinite(heights), heights, np.inf)
         self.seen |= dict(zip(thetas, heights.T, strict=True))
+        self.heights |= dict(zip(thetas, heights.sum(axis=0).tolist(), strict=True))
         self.exact |= set() if rough and isinstance(self.folds[0], CurvedFold) else set(thetas)
-        self.weights |= {theta: [W[:, i] for W in parts] for i, theta in enumerate(thetas[:count])}
+        self.weights |= dict(zip(thetas, weights, strict=False))
+
+    def _stacked(self, stack: Stack, l1: Array, l2: Array, near: Sequence[Theta | None]) -> Array:
+        K, d = stack.c.shape
+        W, some = np.empty((K, d, len(l1))), l1 > 0.0
+        if not some.all():
+            W[:, :, ~some] = stack.weights(l1[~some], l2[~some])
+        if some.any():
+            zero = np.zeros((K, d))
+            known = [self.weights.get(one, zero) if one is not None else zero for one in near]
+            W[:, :, some] = stack.weights(l1[some], l2[some], np.stack(known, axis=2)[:, :, some])
+        return W
 
     def _around(self, middle: Theta) -> None:
         """Crosses around a place and on to better ones, smaller where it is the best of its cross."""
@@ -201,11 +242,17 @@ class Sketch:
                 for sign in (-1.0, 1.0):
                     there = np.clip(np.array(middle) + sign * share * step * np.eye(m)[k], lower, upper)
                     cross.append(tuple(float(x) for x in there))
-                    if cross[-1] not in self.exact:
-                        self._see(cross[-1:], middle)
+            new = [theta for theta in dict.fromkeys(cross) if theta not in self.exact]
+            for some in [new] if self.stack is not None and new else [[theta] for theta in new]:
+                self._see(some, [middle] * len(some))
             best = min(cross, key=self.height)
             better = self.height(best) < least * self.height(middle)
             share, middle = (share, best) if better else (0.5 * share, middle)
+
+
+def squares(folds: Sequence[Any]) -> bool:
+    """Whether these are least squares, of which a sketch is F itself."""
+    return isinstance(getattr(folds[0].model, "psi", None), Squared)
 
 
 def sketches(folds: Sequence[Any], losses: Sequence[Any], space: PenaltySpace, near: bool = False) -> bool:
@@ -230,141 +277,6 @@ def _sketchable(model: Any, loss: Any, near: bool) -> bool:
     long = rows >= LONG * columns and rows * columns > MANY
     fit = long if near else rows * columns <= SMALL
     return bool(fit) and conforms(model.psi, Bending) and model.kind != "column" and model.design.rows.at_hand
-
-
-def _held_out(held: HeldOut, margins: Array) -> Array:
-    each = [held.score.residuals(m, held.y) for m in margins.T]
-    return held.share * np.array([float(host(held.design.weights) @ r**2) for r in each])
-
-
-@dataclass(frozen=True, eq=False)
-class QuadraticFold:
-    """Squares; margins of held-out rows are  X w + level - mean . w."""
-
-    rows: Array | None  # sqrt(a) x_i, centred, where they are fewer than columns
-    G: Array  # as in the module's text, or X A X^T
-    c: Array
-    y: Array  # sqrt(a) y_i, centred
-    mean: Array
-    level: float
-    held: HeldOut
-
-    @classmethod
-    def of(cls, fold: LinearFold, held: HeldOut) -> QuadraticFold:
-        design, a, y = fold.design, host(fold.design.weights), host(fold.y)
-        used, free = a > 0.0, fold.minimised_out
-        mean, level = (design.adjoint(a), float(a @ y)) if free else (np.zeros(design.shape[1]), 0.0)
-        root, y = np.sqrt(a[used]), np.sqrt(a) * (y - level)
-        if len(root) >= len(mean):
-            G = gram(design.X, scale=np.sqrt(a))[0] - np.outer(mean, mean)
-            return cls(None, G, design.adjoint(np.sqrt(a) * y), y, mean, level, held)
-        rows, y = (here(taken(design.X, used)) - mean) * root[:, None], y[used]
-        return cls(rows, rows @ rows.T, rows.T @ y, y, mean, level, held)
-
-    @classmethod
-    def around(cls, fold: LinearFold, held: HeldOut, w: Array) -> QuadraticFold:
-        """What the loss looks like at w: that of rows with weights C = a psi'' and targets z = m - psi'/psi''."""
-        design, a, free, psi = fold.design, host(fold.design.weights), fold.minimised_out, cast(MarginLoss, fold.psi)
-        b = float(fold.learner.intercept(fold.unpenalised, w)) if free else 0.0
-        m = host(design.margins(w)) + b
-        slopes, bends = slope_and_bend(psi, m, host(fold.y))
-        C, slopes = a * bends, a * slopes
-        total = float(C.sum())
-        mean = design.adjoint(C) / total if free else np.zeros(len(w))
-        level = float(C @ m - slopes.sum()) / total if free else 0.0
-        G = gram(design.X, scale=np.sqrt(C))[0] - total * np.outer(mean, mean)
-        return cls(None, G, design.adjoint(C * (m - level) - slopes), np.sqrt(C) * (m - level), mean, level, held)
-
-    @classmethod
-    def nearly_free(cls, fold: LinearFold, held: HeldOut) -> Array:
-        """Weights with next to no penalty, by a few of Newton's steps; not finite where these lead nowhere."""
-        w, l2 = np.zeros(fold.size), np.array([fold.l2_floor / FLOOR / len(host(fold.y))])
-        for _ in range(FIRST):
-            w = cls.around(fold, held, w).path(np.zeros(1), l2, None)[:, 0]
-            if not np.isfinite(w).all():
-                break
-        return w
-
-    @cached_property
-    def spectrum(self) -> tuple[Array, Array]:
-        s, V = np.linalg.eigh(self.G)
-        return np.maximum(s, 0.0), V
-
-    def path(self, l1: Array, l2: Array, near: Array | None, rough: bool = False) -> Array:
-        """Weights along penalties, from large to small, a column for each; from weights near the first. Fewer columns
-        where many more weights than rows are not zero: there an l1 hardly matters, and takes long."""
-        if not l1.any():
-            s, V = self.spectrum
-            l2 = np.maximum(l2, EPS * s[-1])
-            W = V @ ((V.T @ (self.c if self.rows is None else self.y))[:, None] / (s[:, None] + l2))
-            return W if self.rows is None else np.asarray(self.rows.T @ W)
-        v = np.zeros(len(self.c)) if near is None else near
-        pays = self.rows is None and len(l1) > 1 and len(v) > FEWEST
-        descended = self._descended(l1, l2, near).T if pays else [v] * len(l1)
-        columns = []
-        for one, two, w in zip(l1.tolist(), l2.tolist(), descended, strict=True):
-            if self.rows is not None and self.rows.size > LARGE and np.count_nonzero(v) > DENSE * len(self.rows):
-                break
-            off = float(np.abs(l1_least_subgradient(one, w, -self._pull(w, two))).max()) / one if pays else math.inf
-            done = off <= EXACT or (pays and len(w) > FEW)
-            v = w if done else self._solved(w if off <= NEAR_ENOUGH else v, one, two)
-            columns.append(v)
-        return np.array(columns).reshape(-1, len(v)).T
-
-    def losses(self, W: Array) -> Array:
-        """The fold's part of F for every column of W."""
-        return _held_out(self.held, host(self.held.design.margins(W)) + (self.level - self.mean @ W))
-
-    def _descended(self, l1: Array, l2: Array, near: Array | None) -> Array:
-        # One row and one target: their number and size are all that is taken of them beside G and c.
-        row, size = np.zeros((1, len(self.c))), np.array([norm(self.y)])
-        alike = np.ptp(l2 / l1) <= 1e-9 * (l2 / l1).max()  # else l2 is the least one, the same along the line
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of coordinate descent that has not converged
-            _, W, _ = enet_path(
-                row, size, l1_ratio=float(l1[0] / (l1[0] + l2[0])) if alike else 1.0, alphas=l1 + l2 if alike else l1,
-                precompute=self.G, Xy=self.c, coef_init=None if near is None else near.copy(),  # it is written to
-                check_input=False, tol=DESCENT, max_iter=SWEEPS,
-            )  # fmt: skip
-        return np.asarray(W)
-
-    def _solved(self, v: Array, l1: float, l2: float) -> Array:
-        """Weights at penalties, from v: with its signs, or on a working set that grows until no other weight would
-        leave zero."""
-        if (there := self._with_signs_of(v, l1, l2)) is not None:
-            return there
-        pull = self._pull(v, l2)
-        for _ in range(ROUNDS):
-            W = np.flatnonzero((v != 0.0) | (np.abs(pull) > LIKELY * l1))
-            v, there = v.copy(), v[W]
-            v[W] = from_face_to_face(there, self._on(W, l2), -pull[W], there, l1, EXACT * l1 * math.sqrt(len(W)))
-            pull = self._pull(v, l2)
-            if not (np.abs(pull[v == 0.0]) > (1.0 + EXACT) * l1).any():
-                break
-        return v
-
-    def _with_signs_of(self, v: Array, l1: float, l2: float) -> Array | None:
-        """The minimiser, if it has these signs."""
-        S = np.flatnonzero(v)
-        if self.rows is not None or not len(S):
-            return None
-        H, signs = self.G[np.ix_(S, S)], np.sign(v[S])
-        H[np.diag_indices(len(S))] += l2
-        _, w, failed = dposv(H, self.c[S] - l1 * signs)
-        if failed or (w * signs <= 0.0).any():
-            return None
-        there = np.zeros_like(v)
-        there[S] = w
-        off = l1_least_subgradient(l1, there, -self._pull(there, l2))
-        return there if float(np.abs(off).max()) <= EXACT * l1 else None
-
-    def _pull(self, v: Array, l2: float) -> Array:
-        return np.asarray(self.c - (self.G @ v if self.rows is None else self.rows.T @ (self.rows @ v)) - l2 * v)
-
-    def _on(self, W: Indices, l2: float) -> Quadratic:
-        if self.rows is not None:
-            return quadratic(self.rows[:, W], l2)
-        return with_ridge(self.G[np.ix_(W, W)], l2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -393,4 +305,4 @@ class CurvedFold:
         levels = [0.0]
         for m in (self.rows.X @ W).T:
             levels.append(self.rows.level(m, levels[-1]))
-        return _held_out(self.held, host(self.held.design.margins(W)) + np.array(levels[1:]))
+        return held_out(self.held, host(self.held.design.margins(W)) + np.array(levels[1:]))

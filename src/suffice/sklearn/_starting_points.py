@@ -6,7 +6,8 @@ begins inside may see F go up on the way there.
 
 Where F can be sketched (`suffice.sklearn._sketch`) a search begins where the sketch is least, if F is near what it
 shows there; of many rows it is sketched by quadratics around weights with next to no penalty, then around those of the
-look before, and looked at where that is least, until both agree. Else looks are made on a lattice: levels of every
+look before, and looked at where that is least, until both agree. Of squares, or quadratics that agree as closely, no
+further search is needed: the look is as accurate as a last one. Else looks are made on a lattice: levels of every
 parameter, in decades, APART or more from each other, between the ends of its range. For l1 the upper end is no more
 than the l1_max that makes all weights zero, beyond which nothing changes, for l2 100 times the largest curvature of the
 loss, beyond which weights are less than a hundredth of what they could be: what is seen there holds for the upper edge.
@@ -23,56 +24,96 @@ that is proven by then: an unfinished model may do better than a finished one, w
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from suffice.arrays import Array
 from suffice.evaluation import Evaluation
-from suffice.sklearn._recorded import RecordedProblem, standard_error
-from suffice.sklearn._sketch import TURNED, TURNED_SE, QuadraticFold, Sketch, sketches
+from suffice.sklearn._quadratics import QuadraticFold
+from suffice.sklearn._recorded import RecordedProblem, least_worth, standard_error, unproven
+from suffice.sklearn._sketch import TURNED, TURNED_SE, Sketch, sketches, squares
 from suffice.sklearn.folds import FLOOR
 from suffice.sklearn.penalties import PENALTIES, PenaltySpace, kind_of
+from suffice.solvers.solution import start_from
 
+NEGLIGIBLE = 1e-9  # of the plainest model's loss: a loss proven to be less leaves nothing worth a search
 LOOK = 0.02  # the accuracy of a look, relative to the root of the least loss seen so far
 STEPS = 100  # of a model
 APART, MOST_LEVELS = 1.0, 9  # decades between levels, at least; levels of each
 BEYOND = {"l1": 0.01, "l2": 2.0}  # decades above the largest value that matters: no weight is about to leave zero there
-AGREED = 0.02  # of F: how near the sketch is
-NEGLIGIBLE = 1e-9  # of the plainest model's loss: a loss that is less leaves nothing worth a search
+AGREED, TRIFLE = 0.02, 1e-6  # of F: how near the sketch is; of the plainest model's loss, where that is more
 CLOSELY, ROUNDS = 3e-5, 4  # the same of quadratics near known weights; how often these are those of the last sketch
+SEPARABLE = 0.01  # of the plainest model's loss: where F is less, no quadratic shows how weights grow
 Place = tuple[float, ...]  # a level of every kind of penalty, in decades
 
 
-def starting_point(problem: RecordedProblem, folds: list[Any], space: PenaltySpace) -> tuple[Array, bool]:
-    """Where to begin, and whether all of F was sketched."""
+@dataclass(frozen=True)
+class Start:
+    """Where to begin; the size of F where all weights are zero, or next to it; whether all of F was `sketched`, and
+    `settled`: by squares that a look agrees with which is as accurate as a last one."""
+
+    theta: Array
+    plainest: float
+    sketched: bool = False
+    settled: bool = False
+
+
+def starting_point(problem: RecordedProblem, folds: list[Any], space: PenaltySpace, closely: bool = False) -> Start:
+    """Where to begin; `closely`: with a look at a sketch by squares that is as accurate as a last one."""
+    losses: Any = problem.problem.losses
+    exactly = sketches(folds, losses, space)
+    start, cheaply = None, exactly and len(space.names) == 1  # one line: quadratics that do not show F are left
+    if sketches(folds, losses, space, True):
+        near = QuadraticFold.nearly_free([fold.model for fold in folds], losses)
+        for _ in range(ROUNDS):
+            if not all(np.isfinite(w).all() for w in near):  # a fold may lack a level, and has a column less
+                break
+            sketch = Sketch.of(folds, losses, space, near)
+            if cheaply and sketch.height(sketch.lowest) < SEPARABLE * sketch.plainest:
+                break
+            start = _agreed(sketch, problem, closely, CLOSELY)
+            if start is not None or not problem.evaluations:
+                break
+            found = problem.evaluations[-1]
+            if cheaply and not abs(sketch.height(sketch.lowest) - found.cost) <= AGREED * found.cost:
+                break
+            near = [solution.x for solution in found.solutions]
+    if exactly and start is None:
+        start = _agreed(Sketch.of(folds, losses, space), problem, closely and squares(folds), AGREED)
+    if start is not None:
+        return start
     lattice = Lattice.of(problem, folds, space)
     lattice.look(lattice.plainest)
-    losses: Any = problem.problem.losses
-    if sketches(folds, losses, space, True):
-        near = [QuadraticFold.nearly_free(fold.model, loss) for fold, loss in zip(folds, losses, strict=True)]
-        for _ in range(ROUNDS if all(np.isfinite(w).all() for w in near) else 0):
-            sketch = Sketch.of(folds, losses, space, near)
-            found = look_from(sketch, problem)
-            if abs(sketch.height(sketch.lowest) - found.cost) <= CLOSELY * found.cost:
-                return min(problem.evaluations, key=lambda made: made.cost).point, True
-            near = [solution.x for solution in found.solutions]
-    elif sketches(folds, losses, space):
-        sketch = Sketch.of(folds, losses, space)
-        found = look_from(sketch, problem)
-        nothing = negligible(problem)
-        if found.cost < nothing < found.interval[1]:  # if that can be proven, no other look is needed
-            found = problem.look(found.point, within=0.25 * math.sqrt(nothing / len(found.e)), warm=found)
-        if found.interval[1] <= nothing or abs(sketch.height(sketch.lowest) - found.cost) <= AGREED * found.cost:
-            return min(problem.evaluations, key=lambda made: made.cost).point, True
-    return best_of_lines(lattice), False
+    low = problem.evaluations[-1].interval[0]
+    return Start(best_of_lines(lattice), low if low > 0.0 else 0.0)
 
 
-def negligible(problem: RecordedProblem) -> float:
-    """A loss that leaves nothing worth a search, once the plainest model has been looked at."""
-    return NEGLIGIBLE * max(made.interval[0] for made in problem.evaluations[:2])
+def _agreed(sketch: Sketch, problem: RecordedProblem, closely: bool, like: float) -> Start | None:
+    """A look where the sketch is least; None where F is not `like` the sketch there, or next to nothing, unproven."""
+    F, plainest, K = sketch.height(sketch.lowest), sketch.plainest, len(sketch.folds)
+    if not sys.float_info.min < F / K < math.inf:  # losses under- or overflow
+        return None
+    left = max(least_worth(sketch.standard_error, F), 0.25 * NEGLIGIBLE * plainest)
+    within = 0.2 * left / math.sqrt(max(F, left) * K) if closely else LOOK * math.sqrt(F / K)
+    found = look_from(sketch, problem, within)
+    if not (off := abs(F - found.cost)) <= max(like * found.cost, TRIFLE * plainest):
+        return None
+    if closely and found.cost <= NEGLIGIBLE * plainest < found.interval[1]:  # other penalties can be proven
+        return None
+    best = min(problem.evaluations, key=lambda made: made.cost)
+    return Start(best.point, plainest, True, closely and best is found and off <= left and not unproven(found))
+
+
+def look_from(sketch: Sketch, problem: RecordedProblem, within: float) -> Evaluation:
+    """F where the sketch is least, from its weights there."""
+    theta, K = np.array(sketch.lowest), len(sketch.folds)
+    starts = [start_from(x, problem.problem.solver) for x in sketch.weights[sketch.lowest]]
+    warm = Evaluation(theta, np.zeros(K), np.zeros(K), solutions=starts)
+    return problem.look(theta, within=within if within == within else math.inf, warm=warm, max_steps=STEPS)
 
 
 def best_of_lines(lattice: Lattice) -> Array:
@@ -83,16 +124,6 @@ def best_of_lines(lattice: Lattice) -> Array:
     for line in (along_l1, along_l2):
         lattice.along(line)
     return lattice.descended()
-
-
-def look_from(sketch: Sketch, problem: RecordedProblem, within: float | None = None) -> Evaluation:
-    """F where the sketch is least, from its weights there; None: roughly."""
-    known, theta = problem.best, np.array(sketch.lowest)
-    rough = LOOK * math.sqrt(known.cost / len(known.e))
-    starts = zip(known.solutions, sketch.weights[sketch.lowest], strict=bool(known.solutions))
-    here = [solution.start_at(x) for solution, x in starts]
-    warm = replace(known, theta=theta, solutions=here, jacobian=None, gradient=None)
-    return problem.look(theta, within=rough if within is None else within, warm=warm, max_steps=STEPS)
 
 
 @dataclass

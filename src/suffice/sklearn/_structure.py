@@ -35,7 +35,8 @@ class Columns:
     @property
     def features(self) -> Any:
         """The numbers of the other columns."""
-        return np.setdiff1d(np.arange(self.count), self.special)
+        every = np.arange(self.count)
+        return np.setdiff1d(every, self.special) if self.special else every
 
     def split(self, X: Any) -> tuple[Any, Array | None]:
         """Features, and the offset of every row."""

@@ -24,6 +24,7 @@ of which each has `transform`, for an array of rows. `X` are blocks of rows, `nu
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,6 +37,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_array
 
 from suffice.arrays import EPS, Array
+from suffice.lazy import cached_property
 from suffice.losses import Loss
 from suffice.rows.blocks import Blocked
 from suffice.rows.given import Place, Shared, copies_matter, here, numbered, taken
@@ -241,7 +243,7 @@ class Split:
     def fitted(self, w: Array) -> Any:
         """A linear estimator with these weights."""
         coef, intercept = self.model.coefficients(w)
-        return self.adapter.fitted(clone(self.estimator), coef, intercept, self.classes)
+        return self.adapter.fitted(copy(self.estimator), coef, intercept, self.classes)
 
     def predictor(self, w: Array) -> tuple[Any, Any]:
         """An estimator with these weights, and the held-out rows to ask it about. Of rows that stay where they are,
@@ -251,7 +253,7 @@ class Split:
         coef, intercept = self.model.coefficients(w)
         margins = self.rows.X.product(coef.T)[self.test] + intercept
         unit, none = (np.ones(1), 0.0) if margins.ndim == 1 else (np.eye(margins.shape[1]), np.zeros(margins.shape[1]))
-        return self.adapter.fitted(clone(self.estimator), unit, none, self.classes), margins.reshape(len(margins), -1)
+        return self.adapter.fitted(copy(self.estimator), unit, none, self.classes), margins.reshape(len(margins), -1)
 
     def predicted(self, fitted: Any, X: Any, weighted: bool) -> Predicted:
         """What a `predictor` says, in the target's own units; `weighted`: whether weights of samples count."""
@@ -265,7 +267,7 @@ class Split:
 
 @dataclass(frozen=True)
 class SearchData:
-    """What a search is fitted to; `weight` are the sample weights, `estimator` may be a pipeline."""
+    """What a search is fitted to; `weight` are the sample weights, `estimator`, not fitted, may be a pipeline."""
 
     estimator: Any
     X: Any
@@ -286,7 +288,7 @@ class SearchData:
             return self
         return replace(self, one=OneCopy.of(self.X, splits, bool(estimator.fit_intercept), self.place))
 
-    @property
+    @cached_property
     def classes(self) -> Any:
         """The labels; None for regression."""
         return np.unique(self.y) if is_classifier(self.estimator) else None
@@ -301,7 +303,8 @@ class SearchData:
         """The problem of the rows `train`, with `test` held out; `name` is for messages, `number` that of the fold."""
         if self.one is not None and number is not None:
             return self._view(number, name)
-        estimator, before = split_pipeline(clone(self.estimator))
+        estimator, before = split_pipeline(self.estimator)
+        before = None if before is None else clone(before)
         adapter, target = find_adapter(estimator), fitted_target(self.estimator, self.y[train])
         y = transformed(target, self.y)
         X_train, X_test = (taken(self.X, rows) for rows in (train, test))
@@ -325,7 +328,7 @@ class SearchData:
     def _view(self, k: int | None, name: str) -> Split:
         """Fold k of rows that folds share, or the problem of all rows."""
         assert self.one is not None
-        estimator, _ = split_pipeline(clone(self.estimator))
+        estimator, _ = split_pipeline(self.estimator)
         held, y, weight = self.one.held(k), self.y[self.one.order], self.weight[self.one.order]
         s, v, train = np.zeros(len(y)), np.zeros(len(y)), np.ones(len(y), dtype=np.bool_)
         train[held] = k is None

@@ -36,7 +36,7 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils.validation import check_is_fitted
 
-from suffice.arrays import Array, frozen
+from suffice.arrays import Array
 from suffice.evaluation import Evaluation
 from suffice.globally import GlobalOptions, certify_global
 from suffice.globally.models import UnsupportedError
@@ -54,8 +54,7 @@ from suffice.sklearn._sketch import Sketch, sketches
 from suffice.sklearn._starting_points import look_from
 from suffice.sklearn.dealt_rows import Rows, steps_of
 from suffice.sklearn.splits import Split
-from suffice.solvers.certificate import Certificate
-from suffice.solvers.solution import Outcome, Solution
+from suffice.solvers.solution import Solution, start_from
 
 SMALL = 1_000_000  # numbers of X, up to which BLAS has one thread
 KEPT = 0.1  # of the standard error over folds: a gain that moves nothing
@@ -121,8 +120,7 @@ def placed(x: Array, names: tuple[str, ...] | None, now: tuple[str, ...] | None)
 
 
 def _start(x: Array, size: int | None, fold: Split) -> Solution:
-    x = x if size in (None, len(x)) else np.zeros(size or 0)
-    return Solution(frozen(x), Certificate(math.inf, "none"), 0, Outcome.STEPS, fold.solver)
+    return start_from(x if size in (None, len(x)) else np.zeros(size or 0), fold.solver)
 
 
 # Whether the penalties of yesterday are still good

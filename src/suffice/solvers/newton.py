@@ -122,7 +122,9 @@ class Newton:
         spent = state.spent + hessians.price(H, len(working))
         near = after <= BLURRED * (there.rounding or 0.0)  # the gap will prove no more
         due = problem.mu == 0.0 or near or spent >= hessians.proof_price(found.x)
-        settled = ended or (due and (FALLEN * after <= before or np.array_equal(np.sign(here.z), np.sign(found.x))))
+        # Without an l1 signs tell nothing: far from the solution they stay, and no verification succeeds.
+        signs = not (isinstance(g, Lasso) and not np.any(g.l1)) and np.array_equal(np.sign(here.z), np.sign(found.x))
+        settled = ended or (due and (FALLEN * after <= before or signs))
         return NewtonState(
             *(found.x, state.k + 1, ended, shortest, idle, short),
             *(found.image, there, settled, 0.0 if settled else spent),

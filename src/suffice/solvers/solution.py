@@ -71,7 +71,12 @@ class Solution:
 
     def start_at(self, x: Array) -> Solution:
         """A start at x for the same solver. It is not a solution: nothing is proven about it."""
-        return Solution(frozen(x), Certificate(math.inf, "none"), 0, Outcome.STEPS, self.solver)
+        return start_from(x, self.solver)
+
+
+def start_from(x: Array, solver: str | Solver) -> Solution:
+    """A start at x, of which nothing is proven."""
+    return Solution(frozen(x), Certificate(math.inf, "none"), 0, Outcome.STEPS, solver)
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,8 @@ def conclude(outcome: TunedTable) -> list[str]:
     given = told(found["best_params"])
     if search.refit == "one_se":
         given += ": the largest penalties whose loss is within one standard error of the best"
-    lines += [f"Best     {given}", f"Search   {found['evaluations']} evaluations in {took}: {found['message']}"]
+    made = f"{found['evaluations']} evaluation{'s' * (found['evaluations'] != 1)}"
+    lines += [f"Best     {given}", f"Search   {made} in {took}: {found['message']}"]
     if found["jobs"] is not None:
         lines.append(f"Jobs     {found['jobs']}")
     lines += _columns(found["coefficients"], problem)
