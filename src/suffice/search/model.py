@@ -282,7 +282,12 @@ def fitted(state: Iterate, setting: Setting) -> Sequence[GramModel]:
     """The models that compete, one for each of the misses, the one to start with first; the paper's alone if it is
     asked for."""
     if state.models.by_derivatives:
-        return _from_derivatives(state, setting)
+        current, unit = state.current, setting.scaling.unit
+        nearby = ((point.u - current.u, point.evaluation) for point in useful(state, setting))
+        old = [(step, there.r, slopes(there, unit)) for step, there in nearby]
+        r, J = current.evaluation.r, slopes(current.evaluation, unit)
+        assert J is not None
+        return [curved(r, J, old, state.delta), curved(r, J, (), state.delta)]
     if setting.options.model == "linear":
         return 2 * _through(state.points, state.k, (), coarse=True)
     competing = _through(state.points, state.k, useful(state, setting))
@@ -300,15 +305,6 @@ def _through(points: Sequence[Sample], k: int, old: Sequence[Sample], coarse: bo
         for those in (points, old)
     )
     return [fit(basis, k, residuals, old_residuals) for basis in bases]
-
-
-def _from_derivatives(state: Iterate, setting: Setting) -> list[GramModel]:
-    current, unit = state.current, setting.scaling.unit
-    nearby = ((point.u - current.u, point.evaluation) for point in useful(state, setting))
-    old = [(step, there.r, slopes(there, unit)) for step, there in nearby]
-    r, J = current.evaluation.r, slopes(current.evaluation, unit)
-    assert J is not None
-    return [curved(r, J, old, state.delta), curved(r, J, (), state.delta)]
 
 
 def useful(state: Iterate, setting: Setting) -> list[Sample]:

@@ -43,10 +43,7 @@ class RecordedProblem:
     """The problem, with a note of every evaluation; those that the journal holds are not made again."""
 
     def __init__(
-        self,
-        problem: BilevelProblem,
-        journal: Journal | None,
-        tell: Callable[[Record, Evaluation], object] | None,
+        self, problem: BilevelProblem, journal: Journal | None, tell: Callable[[Record, Evaluation], object] | None
     ) -> None:
         self.problem, self.space, self.purpose = problem, problem.space, ""
         self.until = math.inf  # the time at which an evaluation under way is given up, unless it is the first
@@ -180,12 +177,7 @@ class RecordedProblem:
         return replace(made, work=work)
 
     def _made(
-        self,
-        policy: Policy,
-        theta: Array,
-        within: float,
-        warm: Evaluation | None,
-        max_steps: int | None,
+        self, policy: Policy, theta: Array, within: float, warm: Evaluation | None, max_steps: int | None
     ) -> Evaluation:
         warm = self._nearest(theta, warm)
         asked = policy if max_steps is None else f"{policy}, {max_steps} steps"

@@ -142,15 +142,12 @@ def _neg_squared_hinge(estimator: Any, X: Any, y: Any, sample_weight: Any = None
     return _mean(np.maximum(0.0, 1.0 - _signs(estimator, y) * estimator.decision_function(X)) ** 2, sample_weight)
 
 
-def _inside(estimator: Any, X: Any) -> tuple[Any, Any]:
-    """The last step of a pipeline, and the rows that it sees."""
-    return (estimator[-1], estimator[:-1].transform(X)) if isinstance(estimator, Pipeline) else (estimator, X)
-
-
 def _neg_deviance(estimator: Any, X: Any, y: Any, sample_weight: Any = None) -> float:
     from suffice.sklearn.adapters import find_adapter
 
-    final, X = _inside(estimator, X)
+    final = estimator
+    if isinstance(estimator, Pipeline):
+        final, X = estimator[-1], estimator[:-1].transform(X)
     if hasattr(final, "deviance"):
         return -float(final.deviance(X, y, sample_weight))
     margins = np.asarray(X @ final.coef_, dtype=np.float64) + final.intercept_

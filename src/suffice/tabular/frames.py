@@ -21,7 +21,12 @@ from suffice.tabular.table import Reading, Recipe, Table
 
 def table_of(frame: Any, like: Reading | None = None) -> Table:
     """The table in a DataFrame, in the manner of another one if that is given; its lines are counted from 1."""
-    frame = _in_pandas(frame)
+    import pandas
+
+    if not isinstance(frame, pandas.DataFrame) and hasattr(frame, "to_pandas"):
+        frame = frame.to_pandas()
+    if not isinstance(frame, pandas.DataFrame):
+        raise TypeError(f"frame must be a DataFrame of pandas, polars or dask, got {type(frame).__name__}")
     names, lines = named_by_texts(frame.columns), np.arange(1, len(frame) + 1)
     if not len(frame):
         raise TableError("the table has no rows")
@@ -65,16 +70,6 @@ def kind_of_dtype(dtype: Any) -> Kind:
         return "numeric"
     texts = types.is_string_dtype(dtype) or types.is_object_dtype(dtype) or str(dtype) == "category"
     return "text" if texts else "other"
-
-
-def _in_pandas(frame: Any) -> Any:
-    import pandas
-
-    if not isinstance(frame, pandas.DataFrame) and hasattr(frame, "to_pandas"):
-        frame = frame.to_pandas()
-    if not isinstance(frame, pandas.DataFrame):
-        raise TypeError(f"frame must be a DataFrame of pandas, polars or dask, got {type(frame).__name__}")
-    return frame
 
 
 def _column(name: str, series: Any, lines: Array, form: Form | None) -> Column:
