@@ -178,11 +178,11 @@ def test_the_report_is_shown_in_a_frame_of_its_own(tmp_path):
 
 
 def test_the_same_call_in_a_folder_goes_on_and_another_frame_is_refused(tmp_path):
-    first = suffice.tune_table(FRAME, "y", out=tmp_path / "run", **SMALL)
-    again = suffice.tune_table(FRAME, "y", out=tmp_path / "run", **{**SMALL, "max_evaluations": 200})
+    first = suffice.tune_table(FRAME, "full", out=tmp_path / "run", **SMALL)
+    again = suffice.tune_table(FRAME, "full", out=tmp_path / "run", **{**SMALL, "max_evaluations": 200})
     assert again.result.success and not first.result.success
     with pytest.raises(TableError, match="another run"):
-        suffice.tune_table(FRAME[1:], "y", out=tmp_path / "run", **SMALL)
+        suffice.tune_table(FRAME[1:], "full", out=tmp_path / "run", **SMALL)
 
 
 def test_a_penalty_on_the_edge_of_its_range_is_told_in_words_of_the_command():

@@ -171,7 +171,7 @@ def test_a_score_by_groups_or_repeats_is_scikit_learns(tmp_path):
 
 
 def test_how_rows_were_held_out_is_told_remembered_and_the_same_when_resumed(tmp_path):
-    path = data(tmp_path)
+    path = data(tmp_path, y=np.where(Y > 0.0, "yes", "no"))
     made, folder = tune(path, "--group-column", "person", "--repeats", "2", "--one-se", "--max-evaluations", "1")
     assert made.exit_code == 1
     assert "5 folds of groups by 'person', 2 times" in made.stdout
