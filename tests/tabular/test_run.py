@@ -211,7 +211,8 @@ def test_a_run_that_is_ended_from_outside_goes_on(tmp_path, name, monkeypatch):
     if name != "SIGKILL":
         assert process.returncode == 1, stderr
         assert b"suffice resume run" in stderr and b"Traceback" not in stderr
-        found = json.loads(stdout or b'{"status": "interrupted", "model_file": "run/table.json"}')  # no time for a model
+        no_time_for_a_model = b'{"status": "interrupted", "model_file": "run/table.json"}'
+        found = json.loads(stdout or no_time_for_a_model)
         assert found["status"] == "interrupted" and (tmp_path / found["model_file"]).exists()
     monkeypatch.chdir(tmp_path)
     result = runner.invoke(app, ["resume", "run", "--jobs", "1", "--json"])
