@@ -126,6 +126,16 @@ def test_processes_write_down_which_files_they_have_loaded(results: ModuleType, 
     assert {*(tmp_path / "loaded").read_text().split()} == {"mine.py", "child.py", "other.py"}
 
 
+def test_packages_of_an_environment_inside_the_repository_are_not_of_it(results: ModuleType, tmp_path: Path) -> None:
+    recorded = {
+        "RESULTS_ROOT": str(Path(sys.prefix).parent),  # as a clone with its .venv
+        "RESULTS_LOADED": str(tmp_path / "loaded"),
+        "PYTHONPATH": str(results.RECORDING),
+    }
+    subprocess.run([sys.executable, "-c", "import numpy"], cwd=tmp_path, env={**os.environ, **recorded}, check=True)
+    assert "numpy" not in (tmp_path / "loaded").read_text()
+
+
 def test_a_stage_is_recorded_with_its_code_and_not_measured_again(
     results: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
