@@ -166,7 +166,7 @@ class OfRows(Hessians):
         ridge = np.maximum(on_these(self.term.l2 + self.ridge, W), least)
         if len(W) > design.shape[0] and self.has_factors:
             return Wide.of(design.X, W, C.rows, ridge, C.mean[W] if intercept else None)
-        price = 4.0 * SLOW * entries(design)
+        price = price_of_product(design)
         dear = known is None and self._of_matrix(len(W)) > products * price
         large = (dear or len(W) > self.largest) and isinstance(self.problem.g, Separable)
         if large and (known is None or not design.rows.dear):
@@ -199,8 +199,7 @@ class OfClasses(Hessians):
     def _made(self, image: Any, W: Indices, products: float, tolerance: float = 0.0) -> Quadratic:
         """By products where so many of them cost less than a matrix, or it does not fit."""
         term, design, K = self.term, self.term.design, self.term.classes
-        slow = SLOW if entries(design) == math.prod(design.shape) else SLOW_SPARSE
-        price = 4.0 * slow * entries(design) * K
+        price = price_of_product(design) * K
         dear = len(W) > self._fits or self._of_matrix(len(W)) > products * price
         if not dear or not isinstance(self.problem.g, Separable):
             return super().at(image, W)
@@ -233,3 +232,9 @@ def hessians_of(problem: Canonical) -> Hessians | None:
 def entries(design: Design) -> float:
     """How many of X are stored."""
     return float(getattr(design.X, "nnz", math.prod(design.shape)))
+
+
+def price_of_product(design: Design) -> float:
+    """That of a product with X^T C X, for the time that it takes, in operations on dense matrices."""
+    slow = SLOW if entries(design) == math.prod(design.shape) else SLOW_SPARSE
+    return 4.0 * slow * entries(design)
